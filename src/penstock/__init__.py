@@ -1,10 +1,10 @@
-"""Penstock: Flink's model, in Python, on Spark."""
+"""Penstock: Flink's programming model in Python, on Spark."""
 
 from importlib.metadata import PackageNotFoundError, version
 
 try:
     __version__ = version("penstock")
-except PackageNotFoundError:  # imported from a folder or an archive, as a Spark worker may
+except PackageNotFoundError:  # imported from a directory or an archive, as on a Spark worker
     __version__ = "0+unknown"
 
 __all__ = ["__version__"]

@@ -1,1 +1,1 @@
-"""What every layer uses: time, rows and types, options, errors. It imports the standard library and nothing else."""
+"""The foundation of every layer: time, rows and types, options, errors. Imports only the standard library."""

@@ -1,8 +1,8 @@
-"""Accumulators: what all subtasks of a job add to, and the client reads when the job has finished.
+"""Accumulators: all subtasks of a job add to them, and the client reads them when the job has finished.
 
-Each subtask adds to its own; they are merged when the client asks for them. They count what was processed, which after
-a failure may include some records twice. What a subtask added in a failed attempt is lost with that attempt. For
-answers that must be exact, use state.
+Each subtask adds to its own copy; the copies are merged when the client asks for them. Accumulators count processed
+records, so after a failure they may count some records twice. A failed attempt's contributions are lost with that
+attempt. For exact results, use state.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ R = TypeVar("R")
 
 
 class Accumulator(ABC, Generic[V, R]):
-    """Takes values in and can be merged with others of its class; must be picklable."""
+    """Collects values and merges with others of its class; must be picklable."""
 
     @abstractmethod
     def add(self, value: V) -> None:
-        """Take a value in."""
+        """Add a value."""
 
     @abstractmethod
     def get_local_value(self) -> R:
-        """The value of what was taken in; in the end, of all subtasks."""
+        """Return the result for the values added so far; at the end, for those of all subtasks."""
 
     @abstractmethod
     def reset_local(self) -> None:
-        """Begin again."""
+        """Start over."""
 
     @abstractmethod
     def merge(self, other: Any) -> None:
-        """Take in the content of another one, which stays as it is."""
+        """Merge another accumulator into this one, leaving the other unchanged."""
 
 
 class _Sum(Accumulator[V, V]):
@@ -48,12 +48,12 @@ class _Sum(Accumulator[V, V]):
         self._value += value
 
     def get_local_value(self) -> V:
-        """The sum."""
+        """Return the sum."""
         value: V = self._value
         return value
 
     def reset_local(self) -> None:
-        """Back to zero."""
+        """Reset to zero."""
         self._value = self.zero
 
     def merge(self, other: _Sum[V]) -> None:
@@ -62,11 +62,11 @@ class _Sum(Accumulator[V, V]):
 
 
 class IntCounter(_Sum[int]):
-    """A sum of whole numbers."""
+    """A sum of integers."""
 
 
 class LongCounter(IntCounter):
-    """A sum of whole numbers; there is one size of them."""
+    """A sum of integers, like `IntCounter`: integers have a single size here."""
 
 
 class DoubleCounter(_Sum[float]):
@@ -76,7 +76,10 @@ class DoubleCounter(_Sum[float]):
 
 
 class ListAccumulator(Accumulator[Any, list[Any]]):
-    """All values, in no particular order between subtasks; they travel to the client, so there should be few."""
+    """A list of all values, in no particular order across subtasks.
+
+    The values travel to the client, so keep them few.
+    """
 
     def __init__(self) -> None:
         self._values: list[Any] = []
@@ -86,11 +89,11 @@ class ListAccumulator(Accumulator[Any, list[Any]]):
         self._values.append(value)
 
     def get_local_value(self) -> list[Any]:
-        """The values."""
+        """Return the values."""
         return list(self._values)
 
     def reset_local(self) -> None:
-        """Forget them."""
+        """Clear the values."""
         self._values = []
 
     def merge(self, other: ListAccumulator) -> None:
@@ -99,7 +102,7 @@ class ListAccumulator(Accumulator[Any, list[Any]]):
 
 
 class Histogram(Accumulator[int, dict[int, int]]):
-    """How often each whole number came."""
+    """Counts the occurrences of each integer."""
 
     def __init__(self) -> None:
         self._counts: Counter[int] = Counter()
@@ -109,11 +112,11 @@ class Histogram(Accumulator[int, dict[int, int]]):
         self._counts[value] += 1
 
     def get_local_value(self) -> dict[int, int]:
-        """Numbers in their order, with how often each came."""
+        """Return the count of each number, sorted by number."""
         return dict(sorted(self._counts.items()))
 
     def reset_local(self) -> None:
-        """Forget them."""
+        """Clear the counts."""
         self._counts.clear()
 
     def merge(self, other: Histogram) -> None:

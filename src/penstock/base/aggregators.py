@@ -1,9 +1,9 @@
-"""Aggregators of iterations: figures that all subtasks of a superstep add to, and the next superstep reads.
+"""Aggregators of iterations: values that all subtasks of a superstep add to, and the next superstep reads.
 
-An aggregator is registered with an iteration under a name. In a superstep each operator's subtask that asks for it
-(`RuntimeContext.get_iteration_aggregator`) adds to a copy of its own. When the superstep is complete, the results of
-the copies are aggregated, once for each task, however often Spark ran it. The convergence criterion then sees the
-result, and so do the functions of the next superstep (`RuntimeContext.get_previous_iteration_aggregate`).
+An aggregator is registered with an iteration under a name. In a superstep, each operator subtask that asks for it
+(`RuntimeContext.get_iteration_aggregator`) adds to its own copy. When the superstep is complete, the copies' results
+are aggregated, once per task, however often Spark ran it. The result is then available to the convergence criterion and
+to the functions of the next superstep (`RuntimeContext.get_previous_iteration_aggregate`).
 """
 
 from __future__ import annotations
@@ -28,39 +28,39 @@ V = TypeVar("V")
 
 
 class Aggregator(ABC, Generic[V]):
-    """Takes values in, in any order, and gives their aggregate; must be picklable.
+    """Aggregates values in any order; must be picklable.
 
-    The aggregates of copies in several subtasks are aggregated as values are: for a sum, the sum of the sums.
+    The copies' results are themselves aggregated like values: for a sum, the sum of the sums.
     """
 
     @abstractmethod
     def get_aggregate(self) -> V:
-        """The aggregate of the values since the last `reset`; picklable."""
+        """Return the aggregate of the values since the last `reset`; it must be picklable."""
 
     @abstractmethod
     def aggregate(self, element: V) -> None:
-        """Take in a value, or the aggregate of another copy."""
+        """Add a value, or the aggregate of another copy."""
 
     @abstractmethod
     def reset(self) -> None:
-        """Begin again, as each superstep does."""
+        """Start over, as at the start of each superstep."""
 
 
 class ConvergenceCriterion(ABC, Generic[V]):
-    """Says whether an iteration ends before its maximum of supersteps. It is asked in the program."""
+    """Decides whether an iteration ends before its maximum number of supersteps. Runs in the user's program."""
 
     @abstractmethod
     def is_converged(self, iteration: int, value: V) -> bool:
-        """Whether to end.
+        """Return whether to end the iteration.
 
         Args:
-            iteration: the superstep that is complete, from 1.
-            value: the aggregator's result in it.
+            iteration: the completed superstep, counted from 1.
+            value: the aggregator's result in that superstep.
         """
 
 
 class _Folding(Aggregator[V]):
-    """One number, folded with each further one; `nothing` where there was none."""
+    """Folds numbers into one; `nothing` is the result without any."""
 
     nothing: Any = 0
 
@@ -68,17 +68,17 @@ class _Folding(Aggregator[V]):
         self._value: Any = self.nothing
 
     def get_aggregate(self) -> V:
-        """The aggregate of the numbers."""
+        """Return the aggregate of the numbers."""
         value: V = self._value
         return value
 
     def reset(self) -> None:
-        """Forget the numbers."""
+        """Start over."""
         self._value = self.nothing
 
 
 class LongSumAggregator(_Folding[int]):
-    """The sum of whole numbers; 0 where there were none."""
+    """The sum of integers; 0 without any."""
 
     def aggregate(self, element: int) -> None:
         """Add a number."""
@@ -86,7 +86,7 @@ class LongSumAggregator(_Folding[int]):
 
 
 class DoubleSumAggregator(_Folding[float]):
-    """The sum of floating-point numbers; 0.0 where there were none."""
+    """The sum of floating-point numbers; 0.0 without any."""
 
     nothing = 0.0
 
@@ -96,54 +96,54 @@ class DoubleSumAggregator(_Folding[float]):
 
 
 class LongMinAggregator(_Folding[int]):
-    """The least of whole numbers; 2**63 - 1 where there were none."""
+    """The minimum of integers; 2**63 - 1 without any."""
 
     nothing = 2**63 - 1
 
     def aggregate(self, element: int) -> None:
-        """Take a number in."""
+        """Add a number."""
         if element < self._value:
             self._value = element
 
 
 class LongMaxAggregator(_Folding[int]):
-    """The greatest of whole numbers; -2**63 where there were none."""
+    """The maximum of integers; -2**63 without any."""
 
     nothing = -(2**63)
 
     def aggregate(self, element: int) -> None:
-        """Take a number in."""
+        """Add a number."""
         if element > self._value:
             self._value = element
 
 
 class DoubleMinAggregator(_Folding[float]):
-    """The least of floating-point numbers; infinity where there were none."""
+    """The minimum of floating-point numbers; infinity without any."""
 
     nothing = float("inf")
 
     def aggregate(self, element: float) -> None:
-        """Take a number in."""
+        """Add a number."""
         if element < self._value:
             self._value = element
 
 
 class DoubleMaxAggregator(_Folding[float]):
-    """The greatest of floating-point numbers; minus infinity where there were none."""
+    """The maximum of floating-point numbers; minus infinity without any."""
 
     nothing = float("-inf")
 
     def aggregate(self, element: float) -> None:
-        """Take a number in."""
+        """Add a number."""
         if element > self._value:
             self._value = element
 
 
 class LongZeroConvergence(ConvergenceCriterion[int]):
-    """Ends the iteration when the aggregate is 0, such as a count of what has changed."""
+    """Ends the iteration when the aggregate, such as a count of changes, is 0."""
 
     def is_converged(self, iteration: int, value: int) -> bool:
-        """Whether it is 0."""
+        """Return whether the aggregate is 0."""
         return value == 0
 
 
@@ -151,5 +151,5 @@ class DoubleZeroConvergence(ConvergenceCriterion[float]):
     """Ends the iteration when the aggregate is 0.0."""
 
     def is_converged(self, iteration: int, value: float) -> bool:
-        """Whether it is 0.0."""
+        """Return whether the aggregate is 0.0."""
         return value == 0.0

@@ -1,7 +1,7 @@
 """Type information of single values: numbers, text, dates, pickled objects.
 
-The classes here are immutable value objects: equal when they describe the same type, hashable, picklable. `Types` in
-`typeinfo.py` is the way users make them.
+The classes here are immutable value objects: equal when they describe the same type, hashable, picklable. Users create
+them through `Types` in `typeinfo.py`.
 """
 
 from __future__ import annotations
@@ -29,19 +29,18 @@ __all__ = [
 class TypeInformation(ABC):
     """Describes the type of the values in a stream, a state or a field.
 
-    Subclasses are immutable. `repr` is the expression over `Types` that makes the same type again; `str` is the short
-    form shown in plans.
+    Subclasses are immutable. `repr` is the `Types` expression for the type; `str` is the short form shown in plans.
     """
 
     __slots__ = ()
 
     @abstractmethod
     def accepts(self, value: Any) -> bool:
-        """True when `value` is of this type. None is accepted only where the type allows for nulls."""
+        """Return whether `value` is of this type. None is accepted only by nullable types."""
 
     @abstractmethod
     def _key(self) -> tuple[Any, ...]:
-        """What makes two infos of the same class equal."""
+        """Return the key that decides equality between instances of the same class."""
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, TypeInformation):
@@ -53,7 +52,7 @@ class TypeInformation(ABC):
 
 
 class BasicType(Enum):
-    """The basic types, with the name of each in plans."""
+    """The basic types; the values are their names in plans."""
 
     STRING = "String"
     BYTE = "Byte"
@@ -70,7 +69,7 @@ class BasicType(Enum):
 
 
 def _integer(bits: int | None) -> Callable[[Any], bool]:
-    """A test for an int (no bool) that fits into `bits` bits, two's complement; None for any size."""
+    """Return a test for ints (not bools) that fit into `bits` bits, two's complement; None means any size."""
     if bits is None:
         return lambda value: isinstance(value, int) and not isinstance(value, bool)
     high = 1 << (bits - 1)
@@ -98,10 +97,10 @@ _ACCEPTS: dict[BasicType, Callable[[Any], bool]] = {
 
 
 class BasicTypeInfo(TypeInformation):
-    """A basic type. Integers are checked for their range; floats also take ints; None is not accepted.
+    """A basic type. Integers must be in range; floating-point types also accept ints; None is not accepted.
 
     Attributes:
-        basic_type: which one.
+        basic_type: the basic type.
     """
 
     __slots__ = ("basic_type",)
@@ -110,7 +109,7 @@ class BasicTypeInfo(TypeInformation):
         self.basic_type = basic_type
 
     def accepts(self, value: Any) -> bool:
-        """True when `value` is of this basic type and in its range."""
+        """Return whether `value` is of this basic type and in its range."""
         return _ACCEPTS[self.basic_type](value)
 
     def _key(self) -> tuple[Any, ...]:
@@ -141,7 +140,7 @@ class DateTypeInfo(_SingletonTypeInfo):
     __slots__ = ()
 
     def accepts(self, value: Any) -> bool:
-        """True for a date that is not also a date and time."""
+        """Return whether `value` is a date but not a datetime."""
         return isinstance(value, datetime.date) and not isinstance(value, datetime.datetime)
 
     def __repr__(self) -> str:
@@ -154,7 +153,7 @@ class TimeTypeInfo(_SingletonTypeInfo):
     __slots__ = ()
 
     def accepts(self, value: Any) -> bool:
-        """True for a time of day."""
+        """Return whether `value` is a time of day."""
         return isinstance(value, datetime.time)
 
     def __repr__(self) -> str:
@@ -167,7 +166,7 @@ class TimestampTypeInfo(_SingletonTypeInfo):
     __slots__ = ()
 
     def accepts(self, value: Any) -> bool:
-        """True for a date and time."""
+        """Return whether `value` is a date and time."""
         return isinstance(value, datetime.datetime)
 
     def __repr__(self) -> str:
@@ -175,12 +174,12 @@ class TimestampTypeInfo(_SingletonTypeInfo):
 
 
 class PickledBytesTypeInfo(_SingletonTypeInfo):
-    """Any Python object, carried as its pickle; what a stream has when no type is given."""
+    """Any Python object, serialized with pickle; the type of a stream for which no type is given."""
 
     __slots__ = ()
 
     def accepts(self, value: Any) -> bool:
-        """True always; None too."""
+        """Return True for every value, including None."""
         return True
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""Type information of dataclasses and NamedTuples: their fields by name, so that state of such a class can evolve."""
+"""Type information of dataclasses and NamedTuples: fields are known by name, so state of such a class can evolve."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _BASIC: Final[Mapping[Any, BasicType]] = {
 
 
 def class_path(cls: type) -> str:
-    """`module:qualified name` of a class."""
+    """Return a class's path, as `module:qualified name`."""
     return f"{cls.__module__}:{cls.__qualname__}"
 
 
 def class_fields(cls: type) -> tuple[str, ...] | None:
-    """The names of a dataclass's or NamedTuple's fields in order; None for other classes."""
+    """Return the field names of a dataclass or NamedTuple in order, or None for other classes."""
     if dataclasses.is_dataclass(cls):
         return tuple(field.name for field in dataclasses.fields(cls))
     if issubclass(cls, tuple):
@@ -36,12 +36,13 @@ def class_fields(cls: type) -> tuple[str, ...] | None:
 
 
 class ClassTypeInfo(TypeInformation):
-    """The type of the instances of a dataclass or a NamedTuple.
+    """The type of instances of a dataclass or a NamedTuple.
 
     Attributes:
         cls: the class.
-        field_types: by field, in order, the type that the annotation stands for: `str`, `bool`, `int` (BIG_INT),
-            `float`, lists and dicts of such, classes of fields, each perhaps with `| None`; None for anything else.
+        field_types: the type of each field's annotation, by field name in order: `str`, `bool`, `int` (BIG_INT),
+            `float`, lists and dicts of these, and classes with fields, each optionally with `| None`; None for anything
+            else.
 
     Raises:
         TypeError: if the class is neither a dataclass nor a NamedTuple.
@@ -57,7 +58,7 @@ class ClassTypeInfo(TypeInformation):
         self.field_types = _field_types(cls, fields, ())
 
     def accepts(self, value: Any) -> bool:
-        """True for instances of the class and its subclasses."""
+        """Return whether `value` is an instance of the class or a subclass."""
         return isinstance(value, self.cls)
 
     def _key(self) -> tuple[Any, ...]:
@@ -79,7 +80,7 @@ def _field_types(cls: type, fields: tuple[str, ...], within: tuple[type, ...]) -
 
 
 def _type_of(hint: Any, within: tuple[type, ...]) -> TypeInformation | None:
-    """What an annotation stands for; None where that is not known, and for a class within itself."""
+    """Return the type for an annotation, or None if it is unknown or a class that contains itself."""
     parameters = typing.get_args(hint)
     if type(None) in parameters and len(parameters) == 2:
         return _type_of(parameters[parameters[0] is type(None)], within)

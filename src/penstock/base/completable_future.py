@@ -1,4 +1,4 @@
-"""The future that asynchronous calls of the job client return."""
+"""The future returned by asynchronous calls of the job client."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ T = TypeVar("T")
 
 
 class CompletableFuture(Future[T]):
-    """A `concurrent.futures.Future` that its maker completes; the first completion counts.
+    """A `concurrent.futures.Future` that its creator completes; the first completion wins.
 
     Readers use `result(timeout_seconds)`, `exception`, `done`, `cancel`, `cancelled` as on any future.
     """
 
     def complete(self, value: T) -> bool:
-        """Sets the result; False when the future was done already."""
+        """Set the result; return False if the future was already done."""
         try:
             self.set_result(value)
         except InvalidStateError:
@@ -25,7 +25,7 @@ class CompletableFuture(Future[T]):
         return True
 
     def complete_exceptionally(self, error: BaseException) -> bool:
-        """Sets the error that `result` raises; False when the future was done already."""
+        """Set the error that `result` raises; return False if the future was already done."""
         try:
             self.set_exception(error)
         except InvalidStateError:

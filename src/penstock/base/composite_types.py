@@ -1,4 +1,4 @@
-"""Type information of values that hold other values: rows, tuples, lists, arrays, maps.
+"""Type information of values that contain other values: rows, tuples, lists, arrays, maps.
 
 Nulls: fields of rows, values of maps, and elements of object and basic arrays may be None; fields of tuples, elements
 of lists and of primitive arrays, and keys of maps may not.
@@ -40,10 +40,10 @@ class RowTypeInfo(TypeInformation):
 
     Args:
         field_types: the types, in order.
-        field_names: as many names, all different; None for `f0`, `f1`, and so on.
+        field_names: a distinct name for each field; None for `f0`, `f1`, and so on.
 
     Raises:
-        ValueError: if the numbers differ or a name comes twice.
+        ValueError: if the number of names differs from that of types, or a name is repeated.
         TypeError: if a field type is not a TypeInformation.
     """
 
@@ -58,19 +58,19 @@ class RowTypeInfo(TypeInformation):
             raise WrongValueError(f"field names must be distinct: {list(self._names)}")
 
     def get_field_names(self) -> list[str]:
-        """The names of the fields, in order."""
+        """Return the field names, in order."""
         return list(self._names)
 
     def get_field_index(self, field_name: str) -> int:
-        """The position of the field called `field_name`, counted from 0; -1 when there is none."""
+        """Return the position of the field called `field_name`, counted from 0, or -1 if no field has that name."""
         return self._names.index(field_name) if field_name in self._names else -1
 
     def get_field_types(self) -> list[TypeInformation]:
-        """The types of the fields, in order."""
+        """Return the field types, in order."""
         return list(self._types)
 
     def accepts(self, value: Any) -> bool:
-        """True for a Row, tuple or list with a fitting value for each field, or a dict that has them by name."""
+        """Return whether `value` is a Row, tuple or list with valid fields, or a dict of valid fields by name."""
         if isinstance(value, dict):
             return set(value) <= set(self._names) and _fit(self._types, map(value.get, self._names))
         if not isinstance(value, (Row, tuple, list)) or len(value) != len(self._types):
@@ -89,7 +89,7 @@ class RowTypeInfo(TypeInformation):
 
 
 class TupleTypeInfo(TypeInformation):
-    """The type of tuples of fixed length.
+    """The type of fixed-length tuples.
 
     Raises:
         TypeError: if a field type is not a TypeInformation.
@@ -101,11 +101,11 @@ class TupleTypeInfo(TypeInformation):
         self._types = _checked(field_types)
 
     def get_field_types(self) -> list[TypeInformation]:
-        """The types of the fields, in order."""
+        """Return the field types, in order."""
         return list(self._types)
 
     def accepts(self, value: Any) -> bool:
-        """True for a tuple of the right length with a fitting value in each field."""
+        """Return whether `value` is a tuple of the right length with a valid value in each field."""
         return (
             isinstance(value, tuple)
             and len(value) == len(self._types)
@@ -138,7 +138,7 @@ class _ElementsTypeInfo(TypeInformation):
         (self.element_type,) = _checked([element_type])
 
     def accepts(self, value: Any) -> bool:
-        """True for a list or tuple whose elements all fit."""
+        """Return whether `value` is a list or tuple whose elements are all valid."""
         if not isinstance(value, (list, tuple)):
             return False
         accepts = self.element_type.accepts
@@ -162,7 +162,7 @@ class ListTypeInfo(_ElementsTypeInfo):
 
 
 class ObjectArrayTypeInfo(_ElementsTypeInfo):
-    """The type of arrays of anything."""
+    """The type of arrays with elements of any type."""
 
     __slots__ = ()
     _maker = "OBJECT_ARRAY"
@@ -173,7 +173,7 @@ class BasicArrayTypeInfo(_ElementsTypeInfo):
     """The type of arrays of a basic type, with nulls.
 
     Raises:
-        TypeError: if the element type is not a basic one.
+        TypeError: if the element type is not a basic type.
     """
 
     __slots__ = ()
@@ -190,7 +190,7 @@ class PrimitiveArrayTypeInfo(_ElementsTypeInfo):
     """The type of arrays of numbers, booleans or characters, without nulls. An array of BYTE is `bytes`.
 
     Raises:
-        TypeError: if the element type is none of these.
+        TypeError: if the element type is a different one.
     """
 
     __slots__ = ()
@@ -202,7 +202,7 @@ class PrimitiveArrayTypeInfo(_ElementsTypeInfo):
         super().__init__(element_type)
 
     def accepts(self, value: Any) -> bool:
-        """True for a list or tuple whose elements all fit, and for bytes when they are bytes."""
+        """Return whether `value` is a list or tuple of valid elements, or `bytes` if the elements are BYTE."""
         if isinstance(value, (bytes, bytearray)):
             return self.element_type == BasicTypeInfo(BasicType.BYTE)
         return super().accepts(value)
@@ -222,7 +222,7 @@ class MapTypeInfo(TypeInformation):
         self.key_type_info, self.value_type_info = _checked([key_type_info, value_type_info])
 
     def accepts(self, value: Any) -> bool:
-        """True for a dict whose keys and values all fit."""
+        """Return whether `value` is a dict whose keys and values are all valid."""
         return isinstance(value, dict) and all(
             self.key_type_info.accepts(key) and (item is None or self.value_type_info.accepts(item))
             for key, item in value.items()

@@ -1,4 +1,4 @@
-"""Typed configuration options: `ConfigOption`, and `ConfigOptions` to build one step by step.
+"""Typed configuration options: `ConfigOption`, and `ConfigOptions`, which builds one step by step.
 
 >>> attempts = ConfigOptions.key("restart-strategy.fixed-delay.attempts").int_type().default_value(1)
 >>> attempts.key(), attempts.default_value()
@@ -29,7 +29,7 @@ class _Definition(Generic[T]):
 
 
 class ConfigOption(Generic[T]):
-    """A key, the type of its value, and its default; immutable. `Configuration.read` reads it."""
+    """A key with its value type and default; immutable. Read it with `Configuration.read`."""
 
     __slots__ = ("_definition",)
 
@@ -39,35 +39,35 @@ class ConfigOption(Generic[T]):
         self._definition: _Definition[T] = _Definition(key, value_type, default, description)
 
     def key(self) -> str:
-        """The option's key, such as `parallelism.default`."""
+        """Return the key, such as `parallelism.default`."""
         return self._definition.key
 
     def value_type(self) -> ValueType[Any]:
-        """How the option's value is read."""
+        """Return the type that converts the option's value."""
         return self._definition.value_type
 
     def default_value(self) -> T:
-        """The value of the option when none is set; None when it has no default."""
+        """Return the value to use when the option is not set; None if it has no default."""
         return self._definition.default
 
     def has_default_value(self) -> bool:
-        """True when the option has a default."""
+        """Return whether the option has a default."""
         return self._definition.default is not None
 
     def description(self) -> str:
-        """What the option is for; may be empty."""
+        """Return the option's description; may be empty."""
         return self._definition.description
 
     def with_description(self, description: str) -> ConfigOption[T]:
-        """The same option with another description."""
+        """Return the same option with another description."""
         definition = self._definition
         return ConfigOption(definition.key, definition.value_type, definition.default, description)
 
     def convert(self, value: object) -> T:
-        """Turns a raw value, text or native, into the option's type.
+        """Convert a raw value, text or native, to the option's type.
 
         Raises:
-            ConfigurationError: naming key and value, if it cannot be.
+            ConfigurationError: if it cannot be converted; names the key and value.
         """
         try:
             converted: T = self._definition.value_type.convert(value)
@@ -78,7 +78,7 @@ class ConfigOption(Generic[T]):
                 if not credentials_in(str(value)):
                     raise ConfigurationError(message) from error
                 reason = hide(reason)
-            # Neither the message nor the error before it may hold the secret.
+            # Neither the message nor the chained error may contain the secret.
             reason = reason.replace(shown, HIDDEN).replace(str(value), HIDDEN) if str(value).strip() else reason
             wrong = ConfigurationError(f"option {self.key()} ({kind}) has a wrong value: {reason}")
         else:
@@ -102,7 +102,7 @@ class ConfigOptions:
 
     @staticmethod
     def key(key: str) -> ConfigOptions.OptionBuilder:
-        """Starts the option called `key`.
+        """Start building the option called `key`.
 
         Raises:
             ConfigurationError: if the key is empty.
@@ -112,52 +112,52 @@ class ConfigOptions:
         return ConfigOptions.OptionBuilder(key)
 
     class OptionBuilder:
-        """Knows the key and asks for the type."""
+        """Holds the key; choose the value type next."""
 
         def __init__(self, key: str) -> None:
             self._key = key
 
         def boolean_type(self) -> ConfigOptions.TypedConfigOptionBuilder[bool]:
-            """Values are True or False."""
+            """Make the values booleans."""
             return ConfigOptions.TypedConfigOptionBuilder(self._key, value_types.BOOLEAN)
 
         def int_type(self) -> ConfigOptions.TypedConfigOptionBuilder[int]:
-            """Values are whole numbers."""
+            """Make the values integers."""
             return ConfigOptions.TypedConfigOptionBuilder(self._key, value_types.INTEGER)
 
         def long_type(self) -> ConfigOptions.TypedConfigOptionBuilder[int]:
-            """Values are whole numbers, as for `int_type`."""
+            """Make the values integers, like `int_type`."""
             return ConfigOptions.TypedConfigOptionBuilder(self._key, value_types.INTEGER)
 
         def float_type(self) -> ConfigOptions.TypedConfigOptionBuilder[float]:
-            """Values are floating-point numbers."""
+            """Make the values floating-point numbers."""
             return ConfigOptions.TypedConfigOptionBuilder(self._key, value_types.FLOAT)
 
         def double_type(self) -> ConfigOptions.TypedConfigOptionBuilder[float]:
-            """Values are floating-point numbers, as for `float_type`."""
+            """Make the values floating-point numbers, like `float_type`."""
             return ConfigOptions.TypedConfigOptionBuilder(self._key, value_types.FLOAT)
 
         def string_type(self) -> ConfigOptions.TypedConfigOptionBuilder[str]:
-            """Values are text."""
+            """Make the values text."""
             return ConfigOptions.TypedConfigOptionBuilder(self._key, value_types.STRING)
 
         def duration_type(self) -> ConfigOptions.TypedConfigOptionBuilder[int]:
-            """Values are lengths of time, written `10 s`, read as milliseconds."""
+            """Make the values durations, written `10 s` and read as milliseconds."""
             return ConfigOptions.TypedConfigOptionBuilder(self._key, value_types.DURATION_MS)
 
         def memory_type(self) -> ConfigOptions.TypedConfigOptionBuilder[int]:
-            """Values are sizes of memory, written `64 mb`, read as bytes."""
+            """Make the values memory sizes, written `64 mb` and read as bytes."""
             return ConfigOptions.TypedConfigOptionBuilder(self._key, value_types.BYTES_COUNT)
 
     class TypedConfigOptionBuilder(Generic[T]):
-        """Knows key and type and asks for the default."""
+        """Holds the key and the value type; choose the default next."""
 
         def __init__(self, key: str, value_type: ValueType[T]) -> None:
             self._key = key
             self._value_type = value_type
 
         def default_value(self, value: T) -> ConfigOption[T]:
-            """Finishes the option with a default.
+            """Build the option with a default.
 
             Raises:
                 ConfigurationError: if the default is not of the option's type.
@@ -167,5 +167,5 @@ class ConfigOptions:
             return ConfigOption(self._key, self._value_type, converted)
 
         def no_default_value(self) -> ConfigOption[T | None]:
-            """Finishes the option without a default: reading it unset gives None."""
+            """Build the option without a default: it reads as None when it is not set."""
             return ConfigOption(self._key, self._value_type, None)

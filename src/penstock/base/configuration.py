@@ -1,4 +1,4 @@
-"""`Configuration`: the settings of a job, by key."""
+"""`Configuration`: a job's settings, by key."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ D = TypeVar("D")
 
 
 class Configuration:
-    """Settings by key, as text or native values; getters convert.
+    """Settings by key, as text or native values; getters convert them.
 
-    The typed way is `read` with an option from `penstock.base.options`; the getters by key are PyFlink's. A getter
-    returns its `default_value` as it is when the key is not set.
+    The typed way is `read` with an option from `penstock.base.options`; the getters by key are PyFlink's. If the key is
+    not set, a getter returns its `default_value` unchanged.
 
     Args:
         other: a configuration to copy.
 
     Raises:
-        ConfigurationError: from every getter, naming key and value, when a value does not convert.
+        ConfigurationError: from every getter, if a value cannot be converted; names the key and value.
     """
 
     def __init__(self, other: Configuration | None = None, j_configuration: None = None) -> None:
@@ -37,7 +37,7 @@ class Configuration:
 
     @classmethod
     def from_dict(cls, map: Mapping[str, Any]) -> Configuration:
-        """A configuration with the entries of a dict.
+        """Create a configuration from the entries of a dict.
 
         Raises:
             TypeError: if a key is not a string or a value is None.
@@ -48,93 +48,93 @@ class Configuration:
         return configuration
 
     def read(self, option: ConfigOption[T]) -> T:
-        """The value of an option, converted and validated; its default when it is not set.
+        """Return an option's converted and validated value, or its default if it is not set.
 
         Raises:
-            ConfigurationError: naming key and value, if the value is not of the option's type or range.
+            ConfigurationError: if the value is not of the option's type or range; names the key and value.
         """
         if option.key() not in self._values:
             return option.default_value()
         return option.convert(self._values[option.key()])
 
     def write(self, option: ConfigOption[Any], value: object) -> Configuration:
-        """Sets an option, checking the value at once; returns this configuration.
+        """Set an option, validating the value immediately; return this configuration.
 
         Raises:
-            ConfigurationError: naming key and value, if the value is not of the option's type or range.
+            ConfigurationError: if the value is not of the option's type or range; names the key and value.
         """
         option.convert(value)
         self._set(option.key(), value)
         return self
 
     def get_string(self, key: str, default_value: D) -> str | D:
-        """The value as text."""
+        """Return the value as text."""
         return self._get(key, value_types.STRING, default_value)
 
     def set_string(self, key: str, value: str) -> Configuration:
-        """Sets text; returns this configuration."""
+        """Set a text value; return this configuration."""
         return self._set_checked(key, value, value_types.STRING)
 
     def get_integer(self, key: str, default_value: D) -> int | D:
-        """The value as a whole number."""
+        """Return the value as an integer."""
         return self._get(key, value_types.INTEGER, default_value)
 
     def set_integer(self, key: str, value: int) -> Configuration:
-        """Sets a whole number; returns this configuration."""
+        """Set an integer; return this configuration."""
         return self._set_checked(key, value, value_types.INTEGER)
 
     def get_boolean(self, key: str, default_value: D) -> bool | D:
-        """The value as True or False."""
+        """Return the value as a boolean."""
         return self._get(key, value_types.BOOLEAN, default_value)
 
     def set_boolean(self, key: str, value: bool) -> Configuration:
-        """Sets True or False; returns this configuration."""
+        """Set a boolean; return this configuration."""
         return self._set_checked(key, value, value_types.BOOLEAN)
 
     def get_float(self, key: str, default_value: D) -> float | D:
-        """The value as a floating-point number."""
+        """Return the value as a floating-point number."""
         return self._get(key, value_types.FLOAT, default_value)
 
     def set_float(self, key: str, value: float) -> Configuration:
-        """Sets a floating-point number; returns this configuration."""
+        """Set a floating-point number; return this configuration."""
         return self._set_checked(key, value, value_types.FLOAT)
 
     def get_bytearray(self, key: str, default_value: D) -> bytearray | D:
-        """The value as bytes; text is read as hexadecimal digits."""
+        """Return the value as bytes; text is read as hexadecimal digits."""
         return self._get(key, value_types.BYTEARRAY, default_value)
 
     def set_bytearray(self, key: str, value: bytes | bytearray) -> Configuration:
-        """Sets bytes; returns this configuration."""
+        """Set bytes; return this configuration."""
         return self._set_checked(key, value, value_types.BYTEARRAY)
 
     def key_set(self) -> set[str]:
-        """The keys that are set."""
+        """Return the keys that are set."""
         return set(self._values)
 
     def contains_key(self, key: str) -> bool:
-        """True when the key is set."""
+        """Return whether the key is set."""
         return key in self._values
 
     def remove_config(self, key: str) -> bool:
-        """Removes a key and tells whether it was set."""
+        """Remove a key; return whether it was set."""
         return self._values.pop(key, None) is not None
 
     def add_all(self, other: Configuration, prefix: str | None = None) -> Configuration:
-        """Takes over all entries of `other`, with `prefix` before each key; returns this configuration."""
+        """Copy all entries of `other`, with `prefix` before each key; return this configuration."""
         self._values.update({(prefix or "") + key: value for key, value in other._values.items()})
         return self
 
     def add_all_to_dict(self, target_dict: dict[str, Any]) -> None:
-        """Puts all entries, as text, into a dict."""
+        """Add all entries, as text, to a dict."""
         target_dict.update(self.to_dict())
 
     def to_dict(self) -> dict[str, str]:
-        """All entries as text, from which `from_dict` makes a configuration that reads the same."""
+        """Return all entries as text. `from_dict` turns them into an equivalent configuration."""
         return {key: render(value) for key, value in self._values.items()}
 
     @staticmethod
     def parse_list_value(value: str) -> list[str]:
-        """Splits a list written `a;b;c` or `[a, b, c]`; empty text, or None, is an empty list.
+        """Split a list written `a;b;c` or `[a, b, c]`; empty text, or None, is an empty list.
 
         Raises:
             ValueError: if a quote is not closed.

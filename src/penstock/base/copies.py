@@ -1,7 +1,7 @@
-"""Copies of values that user code may change later.
+"""Copies of values that user code may modify later.
 
 A value is *immutable* if nothing can change it: a number, text, a time, or a tuple, frozen dataclass or frozenset of
-immutable values. `detached` returns such a value itself and a deep copy of every other value. An object that cannot be
+immutable values. `detached` returns immutable values themselves and deep copies of all others. An object that cannot be
 copied, such as an open file, is returned itself: it cannot leave the process either.
 """
 
@@ -32,7 +32,7 @@ T = TypeVar("T")
 Memo = dict[int, Any]
 Copier = Callable[[Any, Memo], Any]
 
-#: Exact classes whose instances cannot change.
+#: Exact classes whose instances are immutable.
 IMMUTABLE: Final[frozenset[type]] = frozenset(
     {
         type(None),
@@ -61,7 +61,7 @@ IMMUTABLE: Final[frozenset[type]] = frozenset(
         uuid.UUID,
     }
 )
-#: Classes that do not change either, with all their subclasses.
+#: Classes that are also immutable in all their subclasses.
 _IMMUTABLE_BASES: Final = (
     *(IMMUTABLE - {range, re.Match, re.Pattern}),
     enum.Enum,
@@ -69,13 +69,13 @@ _IMMUTABLE_BASES: Final = (
     datetime.tzinfo,
     OutputTag,
 )
-#: Packages whose objects do not change. Copies of them would be large.
+#: Packages whose objects are immutable; copies of them would be large.
 _IMMUTABLE_PACKAGES: Final = ("pyarrow",)
-#: Classes whose way to be copied is remembered: few, because a session outlives the classes of its programs.
+#: The number of classes whose copy function is cached; small, because a session outlives its programs' classes.
 _CLASSES_MAX: Final = 256
-#: The flag of classes that a program makes, see `type.__flags__`.
+#: The flag of classes created at run time, see `type.__flags__`.
 _HEAP_TYPE: Final = 1 << 9
-#: What a class may define to be made or copied in a way of its own.
+#: Attributes with which a class customizes its creation or copying.
 _OWN_WAYS: Final = frozenset(
     {"__copy__", "__deepcopy__", "__getnewargs__", "__getnewargs_ex__", "__getstate__", "__new__", "__reduce__"}
     | {"__reduce_ex__", "__setstate__", "__slots__"}
@@ -83,7 +83,7 @@ _OWN_WAYS: Final = frozenset(
 
 
 def detached(value: Any) -> Any:
-    """The value itself if nothing can change it or if it cannot be copied, otherwise a deep copy."""
+    """Return the value itself if it is immutable or cannot be copied, otherwise a deep copy."""
     cls = value.__class__
     if cls in IMMUTABLE or (cls is tuple and IMMUTABLE.issuperset(map(type, value))):
         return value
@@ -91,9 +91,9 @@ def detached(value: Any) -> Any:
 
 
 def separated(values: list[Any]) -> list[Any]:
-    """The values, which share no object that can change, with each other or with the caller: copies of such values.
+    """Return the values, copied so that they share no mutable object with each other or with the caller.
 
-    It returns the list itself if all values are numbers, text and the like, or all are tuples of these.
+    Returns the list itself if all values are numbers, text and the like, or all are tuples of these.
     """
     classes = set(map(type, values))
     if classes <= IMMUTABLE or (classes == {tuple} and IMMUTABLE.issuperset(map(type, chain.from_iterable(values)))):
@@ -102,7 +102,7 @@ def separated(values: list[Any]) -> list[Any]:
 
 
 def is_immutable(value: Any) -> bool:
-    """Whether nothing can change the value: then `detached` returns it itself. Looks into tuples and the like."""
+    """Return whether the value is immutable, so that `detached` returns it itself. Looks into tuples and the like."""
     cls = value.__class__
     if cls in IMMUTABLE:
         return True
@@ -117,15 +117,15 @@ def is_immutable(value: Any) -> bool:
 
 
 def is_plain_instance(value: Any) -> bool:
-    """Whether a value is of a class written in Python, and is what its attributes say."""
+    """Return whether the value's class is written in Python and its attributes are its whole state."""
     return _copier_of(value.__class__) is _copy_instance
 
 
 def attribute_values(owner: Any) -> list[Any] | None:
-    """The values of an object's attributes, in slots or not; None if it has no `__dict__`.
+    """Return the values of an object's attributes, in slots or not, or None if it has no `__dict__`.
 
-    CPython makes the `__dict__` of an object when it is first asked for, and from then on each access to an attribute
-    takes longer: a look into a user's function must not slow the function down.
+    CPython creates an object's `__dict__` on first access, which makes every later attribute access slower. Inspecting
+    a user's function must not slow it down.
     """
     cls = type(owner)
     if not cls.__dictoffset__:
@@ -135,7 +135,7 @@ def attribute_values(owner: Any) -> list[Any] | None:
 
 
 def has_own_parts(value: Any) -> bool:
-    """Whether nothing else refers to the mutable objects in a value."""
+    """Return whether nothing else refers to the mutable objects in a value."""
     cls, references = value.__class__, _PART_REFERENCES
     parts: Any
     if cls is list or cls is tuple:
@@ -147,7 +147,7 @@ def has_own_parts(value: Any) -> bool:
     elif cls is Row:
         parts = value._values
     elif is_plain_instance(value):
-        parts, references = get_referents(value), references + 1  # the list of them refers to them, too
+        parts, references = get_referents(value), references + 1  # the returned list holds a reference as well
     else:
         return cls is bytearray or (cls is set and IMMUTABLE.issuperset(map(type, value)))
     if IMMUTABLE.issuperset(map(type, parts)):
@@ -159,7 +159,7 @@ def has_own_parts(value: Any) -> bool:
 
 
 def with_own_results(function: Callable[[T], Any]) -> Callable[[T], Any]:
-    """The function, whose results are copies where it may change them later: where something else refers to them."""
+    """Wrap a function so that it copies any result it may change later, because something else refers to it."""
 
     def call(argument: T) -> Any:
         result = function(argument)
@@ -195,7 +195,7 @@ def _copier_of(cls: type) -> Copier:
 
 
 def _is_plain_class(cls: type) -> bool:
-    """Whether a class is written in Python, and an instance is what its `__dict__` says, and nothing else."""
+    """Return whether a class is written in Python and an instance's whole state is its `__dict__`."""
     bases = cls.__mro__[:-1]
     own = {name for base in bases for name in vars(base)}
     return all(base.__flags__ & _HEAP_TYPE for base in bases) and "__dict__" in own and own.isdisjoint(_OWN_WAYS)
@@ -239,7 +239,7 @@ def _copy_tuple(value: tuple[Any, ...], memo: Memo) -> tuple[Any, ...]:
     if IMMUTABLE.issuperset(map(type, value)):
         return value
     made = tuple([_copied(item, memo) for item in value])
-    # A tuple that contains itself was copied on the way.
+    # A tuple that contains itself has already been copied by now.
     return memo.setdefault(id(value), value if _are_same(value, made) else made)  # type: ignore[no-any-return]
 
 
@@ -265,7 +265,7 @@ def _copy_frozen(value: Any, memo: Memo) -> Any:
 
 
 def _copy_instance(value: Any, memo: Memo) -> Any:
-    """As `copy.deepcopy`, which takes five times as long."""
+    """Copy like `copy.deepcopy`, which takes five times as long."""
     made = memo[id(value)] = object.__new__(value.__class__)
     made.__dict__.update(_copy_dict(vars(value), memo))
     return made
@@ -298,11 +298,11 @@ _COPIERS: Final[dict[type, Copier]] = {
 
 
 def _count_references(argument: Any) -> int:
-    """Called as a function of `with_own_results` is, to measure."""
+    """Return a result's reference count, in the same call form as in `with_own_results`."""
     result = object()
     return getrefcount(result)
 
 
-#: CPython's count for a result that nothing else refers to, and for an object that only a list or the like refers to.
+#: CPython's reference count for a result without other references, and for an object referenced only by a container.
 _RESULT_REFERENCES: Final = _count_references(None)
 _PART_REFERENCES: Final = next(map(getrefcount, [object()]))

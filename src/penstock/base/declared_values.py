@@ -1,7 +1,7 @@
-"""Values follow their declared type: rows have its fields in its order, and a FLOAT has single precision.
+"""Make values conform to their declared type: rows get its fields in its order, and FLOATs get single precision.
 
-PyFlink's serializers do the same, at every depth. Only types that hold a ROW or a FLOAT have a function that does so;
-others cost nothing. Values are copied where they change, because the function that made them may still hold them.
+PyFlink's serializers do the same, at every depth. Only types that contain a ROW or a FLOAT have a conversion function;
+others cost nothing. Changed values are copied, because the function that created them may still hold them.
 """
 
 from __future__ import annotations
@@ -28,13 +28,14 @@ _ELEMENTS: Final = (ListTypeInfo, ObjectArrayTypeInfo)
 
 
 def fitting(type_info: TypeInformation | None, keeps_form: bool = False) -> Change | None:
-    """The function that makes values follow their type; None if the type holds neither a ROW nor a FLOAT.
+    """Return the function that makes values conform to a type, or None if the type contains neither a ROW nor a FLOAT.
 
-    It returns the value itself if nothing changes in its rows. A value of another form than the type stays.
+    The function returns the value itself if none of its rows change. It leaves alone values of a form unlike the
+    type's.
 
     Args:
         type_info: the type; None for any.
-        keeps_form: whether tuples, lists, dicts and rows without names stay in the place of rows, as in states.
+        keeps_form: whether tuples, lists, dicts and rows without names are kept instead of becoming rows, as in state.
     """
     make_rows, round_floats = row_making(type_info, keeps_form), rounding(type_info)
     if make_rows is None or round_floats is None:
@@ -43,7 +44,7 @@ def fitting(type_info: TypeInformation | None, keeps_form: bool = False) -> Chan
 
 
 def row_making(type_info: TypeInformation | None, keeps_form: bool = False) -> Change | None:
-    """The function that puts the rows of a value in the order of its type; None if the type holds no ROW."""
+    """Return a function that puts the rows in a value into a type's order, or None if the type contains no ROW."""
     if isinstance(type_info, RowTypeInfo):
         return RowMaker(type_info, keeps_form)
     if isinstance(type_info, TupleTypeInfo):
@@ -57,31 +58,31 @@ def row_making(type_info: TypeInformation | None, keeps_form: bool = False) -> C
 
 
 class RowMaker:
-    """Turns a value into a row of a type: with its names, unless those are the `f0`, `f1`, … of a type without any.
+    """Converts a value to a row of a type, with the type's names unless they are the default `f0`, `f1`, ….
 
-    A row that has the type's names in another order gets the type's order, and so do rows inside its fields. With
-    `keeps_form`, only rows with names change.
+    A row with the type's names in another order is reordered, and so are rows nested in its fields. With `keeps_form`,
+    only rows with names change.
     """
 
     def __init__(self, type_info: RowTypeInfo, keeps_form: bool = False) -> None:
         names = tuple(type_info.get_field_names())
         self._names = names
         self._is_named = names != tuple(f"f{index}" for index in range(len(names)))
-        #: of the fields that are rows or hold some
+        #: functions for fields that are or contain rows
         self._inner = _changes(type_info.get_field_types(), keeps_form)
         self._gives_names = self._is_named and not keeps_form
         self._of_other_forms = (_of_tuples(self._inner) or _stays) if keeps_form else None
 
     def __call__(self, value: Any) -> Any:
-        """The row; a value that has no fields stays.
+        """Return the row; a value without fields is returned unchanged.
 
         Raises:
-            WrongValueError: for a row of other names than a type with names has.
+            WrongValueError: if a row's names differ from those of a type with names.
         """
         if isinstance(value, Row):
             if self.leaves(value):
                 return value
-            made = copy(value)  # the row that was emitted may be in the state of its function
+            made = copy(value)  # the emitted row may be in its function's state
             made._values = self._in_order(value)
         elif self._of_other_forms is not None:
             return self._of_other_forms(value)
@@ -100,10 +101,10 @@ class RowMaker:
         return made
 
     def leaves(self, row: Row) -> bool:
-        """Whether a row is in order: it has the names of the type, or needs none, and so have rows inside it.
+        """Return whether a row needs no change: it has the type's names or needs none, and so do its nested rows.
 
         Raises:
-            WrongValueError: for a row inside it that has other names than its type.
+            WrongValueError: if a nested row has other names than its type.
         """
         fields = row._fields
         if fields is None:
@@ -143,7 +144,7 @@ def _other_fields(row: Row, names: tuple[str, ...]) -> WrongValueError:
 
 
 def _changes(types: Sequence[TypeInformation], keeps_form: bool) -> list[tuple[int, Change]]:
-    """The places and functions of the fields that hold a ROW."""
+    """Return the positions and conversion functions of the fields that contain a ROW."""
     found = ((place, row_making(type_info, keeps_form)) for place, type_info in enumerate(types))
     return [(place, change) for place, change in found if change is not None]
 
@@ -207,7 +208,7 @@ def _of_maps(keys: Change | None, values: Change | None) -> Change | None:
 
 
 class TypedKey:
-    """A key selector whose keys are made what their type declares, so that rows with other orders are one key."""
+    """A key selector that converts keys to their declared type, so that the order of a row's fields does not matter."""
 
     def __init__(self, selector: Change, type_info: TypeInformation) -> None:
         change = row_making(type_info)
@@ -218,7 +219,7 @@ class TypedKey:
         self._change = change
 
     def __call__(self, record: Any) -> Any:
-        """The key of a record."""
+        """Return a record's key."""
         return self._change(self._selector(record))
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -226,5 +227,5 @@ class TypedKey:
 
 
 def typed_key(selector: Change, type_info: TypeInformation | None) -> Change:
-    """The key selector, with keys in the order of the type where that holds a ROW."""
+    """Return the key selector, with keys in the type's order if the type contains a ROW."""
     return selector if type_info is None or row_making(type_info) is None else TypedKey(selector, type_info)

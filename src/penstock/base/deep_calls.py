@@ -1,9 +1,9 @@
 """Calls that nest deeper than Python allows by default.
 
-Expressions and plans are trees, and the code that walks them calls itself once or a few times for each level. Python's
-limit of 1,000 calls is meant for endless recursion, and a sum of 200 terms reaches it. A process that meets such a tree
-raises its limit once and keeps it. Python code needs no stack of C for its calls; what does (hashes, comparisons,
-pickles) stays far below a stack of 8 MB at this limit. Trees that are deeper are refused where they are made.
+Expressions and plans are trees, and the code that walks them recurses one or a few calls per level. Python's limit of
+1,000 calls guards against endless recursion, but a sum of 200 terms reaches it. A process that meets such a tree raises
+its limit once and keeps it. Calls of Python code use no C stack; code that does (hashes, comparisons, pickles) stays
+far below a stack of 8 MB at this limit. Deeper trees are rejected when they are created.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from penstock.base.errors import UnsupportedError
 P = ParamSpec("P")
 R = TypeVar("R")
 
-#: how many calls may be open at a time in a process that has met a deep tree
+#: the recursion limit of a process that has met a deep tree
 DEEP_CALLS_MAX: Final = 12_000
-#: how many levels a statement may nest, and how many operators may follow one another at one level of it
+#: how many levels a statement may nest, and how many operators may follow one another at one level
 NESTING_MAX: Final = 500
-#: trees of up to this many levels need no higher limit than Python's own
+#: trees of up to this many levels fit Python's default limit
 SHALLOW_LEVELS: Final = 25
 
 
 def allow_deep_calls() -> None:
-    """Raise the process's limit of open calls to `DEEP_CALLS_MAX`, unless it is as high already."""
+    """Raise the process's recursion limit to at least `DEEP_CALLS_MAX`."""
     if sys.getrecursionlimit() < DEEP_CALLS_MAX:
         sys.setrecursionlimit(DEEP_CALLS_MAX)
 
 
 def repeats_if_deep(function: Callable[P, R]) -> Callable[P, R]:
-    """A function that changes nothing before it returns, called again with deep calls allowed where it needs them.
+    """Wrap a function without side effects to retry with deep calls allowed after a RecursionError.
 
-    Raises `UnsupportedError` where even these are not enough.
+    Raises `UnsupportedError` if deep calls were already allowed and are not enough.
     """
 
     @wraps(function)

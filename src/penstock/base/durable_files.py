@@ -1,7 +1,7 @@
 """Files of the local file system that survive a power cut (G8, G11).
 
-`fsync` of a file brings its bytes to the device, and `fsync` of a directory the names in it. A file that is only
-written, or only renamed, may be empty, or may have its former name, once the power is back.
+`fsync` of a file flushes its bytes to the device, and `fsync` of a directory the names in it. After a power cut, a file
+that was only written may be empty, and one that was only renamed may have its former name.
 """
 
 from __future__ import annotations
@@ -16,60 +16,60 @@ from typing import Any, BinaryIO, Final, Protocol
 
 from penstock.base.errors import ConfigurationError
 
-#: The variable of the environment with a directory that is deleted when the program that runs in it has ended.
+#: The environment variable for a directory that is deleted when the program that runs in it ends.
 TEMPORARY_VARIABLE: Final = "PENSTOCK_TEMPORARY_DIRECTORY"
-#: What a file system says that has no hard links.
+#: The error codes of file systems without hard links.
 _NO_LINKS: Final = frozenset({errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK})
-#: File systems of objects: a directory is a part of their names, and is there as long as one of them is.
+#: Object stores: a directory is a prefix of object names, and exists as long as an object with that prefix does.
 _OF_OBJECTS: Final = frozenset({"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az"})
 
 
 class FileSystem(Protocol):
-    """What is needed of an fsspec file system."""
+    """The parts of an fsspec file system that are used here."""
 
     protocol: Any
 
     def makedirs(self, path: str, exist_ok: bool = False) -> None:
-        """Make a directory and all that are missing above it."""
+        """Create a directory and its missing parents."""
 
 
 class LocalFiles:
-    """What is asked of the operating system, besides what fsspec asks. A simulation answers in its place."""
+    """Operating system calls beyond those of fsspec. Simulations replace it."""
 
     def exists(self, path: str) -> bool:
-        """Whether there is anything."""
+        """Return whether the path exists."""
         return os.path.exists(path)
 
     def is_directory(self, path: str) -> bool:
-        """Whether there is a directory."""
+        """Return whether the path is a directory."""
         return os.path.isdir(path)
 
     def directories_in(self, path: str) -> list[str]:
-        """The paths of the directories in one; none if it does not exist."""
+        """Return the paths of the subdirectories; empty if the directory does not exist."""
         with contextlib.suppress(FileNotFoundError):
             return [entry.path for entry in os.scandir(path) if entry.is_dir(follow_symlinks=False)]
         return []
 
     def make_directory(self, path: str) -> None:
-        """Make a directory, unless it is there."""
+        """Create a directory unless it exists."""
         os.makedirs(path, exist_ok=True)
 
     def remove_directory(self, path: str) -> None:
-        """Remove an empty directory; raises `OSError` if it is not empty, or not there."""
+        """Remove an empty directory. Raises `OSError` if it is not empty or does not exist."""
         os.rmdir(path)
 
     def replace(self, source: str, target: str) -> None:
-        """Rename a file in one step, in place of what is there."""
+        """Rename a file atomically, replacing the target."""
         os.replace(source, target)
 
     def sync_file(self, file: BinaryIO) -> None:
-        """Let the bytes of an open file survive, if it is one of the system."""
+        """Flush an open file's bytes to the device, if it is a file of the operating system."""
         descriptor = _descriptor(file)
         if descriptor is not None:
             os.fsync(descriptor)
 
     def sync_directory(self, path: str) -> None:
-        """Let the names in a directory survive."""
+        """Flush the names in a directory to the device."""
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
         try:
             os.fsync(descriptor)
@@ -80,7 +80,7 @@ class LocalFiles:
             os.close(descriptor)
 
     def hold(self, file: BinaryIO, path: str) -> bool:
-        """Let this process hold a file until it is closed, or the process ends; False if the file was removed."""
+        """Lock a file until it is closed or the process ends. Return False if the file was removed."""
         descriptor = _descriptor(file)
         if descriptor is None or not _lock(descriptor, fcntl.LOCK_EX):
             return True
@@ -89,7 +89,7 @@ class LocalFiles:
         return False
 
     def remove_unless_held(self, path: str) -> bool:
-        """Remove a file if no process holds it; returns whether it is gone."""
+        """Remove a file unless a process holds it; return whether it no longer exists."""
         try:
             with open(path, "rb") as file:
                 if not _lock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB):
@@ -110,7 +110,7 @@ def _descriptor(file: BinaryIO) -> int | None:
 def _lock(descriptor: int, how: int) -> bool:
     try:
         fcntl.flock(descriptor, how)
-    except OSError:  # a process holds it, or there are no locks here
+    except OSError:  # another process holds it, or locks are not supported
         return False
     return True
 
@@ -119,33 +119,36 @@ SYSTEM: Final = LocalFiles()
 
 
 def local_files_of(fs: FileSystem) -> LocalFiles:
-    """What answers for the files of a local file system."""
+    """Return the operating system calls to use for a local file system."""
     files: LocalFiles = getattr(fs, "local_files", SYSTEM)
     return files
 
 
 def is_local(fs: FileSystem) -> bool:
-    """Whether it is the local file system of this machine, or one mounted into it."""
+    """Return whether the file system is local to this machine or mounted into it."""
     return "file" in protocols_of(fs)
 
 
 def protocols_of(fs: FileSystem) -> set[str]:
-    """The names of its kind: one, or several for the same."""
+    """Return the file system's protocol names; several if it has aliases."""
     return {fs.protocol} if isinstance(fs.protocol, str) else set(fs.protocol)
 
 
 def has_directories(fs: FileSystem) -> bool:
-    """Whether directories are made and removed; to ask an object store for that would be a request for nothing."""
+    """Return whether directories are created and removed; for an object store that would be a wasted request."""
     return _OF_OBJECTS.isdisjoint(protocols_of(fs))
 
 
 def deletes_many(fs: FileSystem) -> bool:
-    """Whether one request deletes many files, and is content where one is gone already."""
+    """Return whether a single request can delete many files, ignoring missing ones."""
     return not {"s3", "s3a"}.isdisjoint(protocols_of(fs))
 
 
 def make_directories_in(fs: FileSystem, path: str) -> None:
-    """As `make_directories` in the local file system; in others a directory that was made is there for good."""
+    """Create a directory durably: with `make_directories` if it is local.
+
+    In other file systems creating it is enough.
+    """
     if is_local(fs):
         make_directories(path, local_files_of(fs))
     elif has_directories(fs):
@@ -153,9 +156,9 @@ def make_directories_in(fs: FileSystem, path: str) -> None:
 
 
 def make_directories(path: str, files: LocalFiles = SYSTEM) -> None:
-    """Make a directory and all that are missing above it, for good.
+    """Create a directory and its missing parents, durably.
 
-    Where it is there, another process may have made it and died before it had synced that: see `sync_names_in`.
+    If the directory exists, another process may have created it and died before syncing it: see `sync_names_in`.
     """
     missing = []
     while not files.exists(path):
@@ -169,10 +172,10 @@ def make_directories(path: str, files: LocalFiles = SYSTEM) -> None:
 
 
 def write_bytes(path: str, data: bytes) -> None:
-    """Write a new file in a directory that exists; its bytes survive, and its name once its directory is synced.
+    """Write a new file in an existing directory. Its bytes are durable, and its name is once the directory is synced.
 
     Raises:
-        OSError: naming the path, also when no space is left; nothing of the file is left then.
+        OSError: if writing fails, such as for lack of space; names the path, and the file is removed.
     """
     with open(path, "wb", buffering=0) as file, _removed_if_it_fails(path):
         _write_all(file, data)
@@ -180,7 +183,7 @@ def write_bytes(path: str, data: bytes) -> None:
 
 
 def _write_all(file: RawIOBase, data: bytes) -> None:
-    """Write without a buffer: one that is full of what does not fit fails again when the file is closed."""
+    """Write without a buffer: a buffer with unwritten data fails again when the file is closed."""
     written = 0
     while written < len(data):
         written += file.write(memoryview(data)[written:]) or 0
@@ -190,7 +193,7 @@ def write_for_now(path: str | os.PathLike[str], data: bytes) -> None:
     """Write a file that need not survive a power cut.
 
     Raises:
-        OSError: as `write_bytes` does.
+        OSError: like `write_bytes`.
     """
     with open(path, "wb", buffering=0) as file, _removed_if_it_fails(os.fspath(path)):
         _write_all(file, data)
@@ -198,7 +201,7 @@ def write_for_now(path: str | os.PathLike[str], data: bytes) -> None:
 
 @contextlib.contextmanager
 def errors_name(path: str) -> Iterator[None]:
-    """Let errors of reading and writing an open file name it: the system's calls know a number instead.
+    """Add the path to errors of reading and writing an open file: system calls only know a file descriptor.
 
     Raises:
         OSError: of the same class and number, with the path.
@@ -213,9 +216,9 @@ def errors_name(path: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _removed_if_it_fails(path: str) -> Iterator[None]:
-    """Remove a file that cannot be written whole: on a full disk it would take the space that is needed to go on.
+    """Remove a file that cannot be written completely: on a full disk it would take up space needed to continue.
 
-    The file is open already, so it is this process's own.
+    The file is already open, so it belongs to this process.
     """
     try:
         with errors_name(path):
@@ -227,10 +230,10 @@ def _removed_if_it_fails(path: str) -> Iterator[None]:
 
 
 def publish(partial: str, path: str) -> None:
-    """Give a file its final name, in one step and only if no file has that name.
+    """Give a file its final name atomically, and only if no file has that name.
 
     Raises:
-        FileExistsError: if one has; the partial file is gone.
+        FileExistsError: if the name is taken; the partial file is removed.
     """
     try:
         os.link(partial, path)
@@ -238,7 +241,7 @@ def publish(partial: str, path: str) -> None:
         if error.errno not in _NO_LINKS:
             os.unlink(partial)
             raise
-        # No hard links here. Between these two steps another process may make the file.
+        # No hard links here: another process may create the file between these two steps.
         if os.path.exists(path):
             os.unlink(partial)
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path) from error
@@ -248,9 +251,9 @@ def publish(partial: str, path: str) -> None:
 
 
 def create_file(path: str, data: bytes = b"") -> bool:
-    """Make a file for good; False if there is one, and of several at a time only one gets True.
+    """Create a file durably. Return False if it exists; of concurrent callers, only one gets True.
 
-    Until this returns, others may see less than all of its data.
+    Until this returns, others may see only part of the data.
     """
     try:
         with open(path, "xb", buffering=0) as file, _removed_if_it_fails(path):
@@ -263,20 +266,20 @@ def create_file(path: str, data: bytes = b"") -> bool:
 
 
 def sync_directories(paths: Iterable[str], files: LocalFiles = SYSTEM) -> None:
-    """Let all names in these directories survive: of files made, renamed and removed.
+    """Make all changes of names in these directories durable: of files created, renamed and removed.
 
-    Some network file systems cannot be asked for that, because they do so with each change.
+    Some network file systems do not support this, because they sync each change themselves.
     """
     for path in paths:
         files.sync_directory(path)
 
 
 def sync_names_in(directories: Iterable[str], files: LocalFiles = SYSTEM) -> None:
-    """Let all names in these directories survive, and the directories, whoever made them.
+    """Make all names in these directories durable, and the directories themselves, whichever process created them.
 
-    A process that makes a directory syncs the one above it next, and may die in between. So each process that puts
-    something into a directory does it again, before anybody relies on that. One level is enough: who makes a directory
-    (`make_directories`) sees to the one that it is in.
+    A process that creates a directory syncs its parent next, and may die in between. So each process that puts
+    something into a directory syncs the parent again, before anything relies on it. One level is enough:
+    `make_directories` syncs the levels above.
     """
     directories = list(directories)
     sync_directories(directories, files)
@@ -284,17 +287,17 @@ def sync_names_in(directories: Iterable[str], files: LocalFiles = SYSTEM) -> Non
 
 
 def _sync_above(directories: Iterable[str], files: LocalFiles) -> None:
-    """Sync the directories in which these are; one that nobody but its owner may read was not made by a job."""
+    """Sync the parents of these directories. A parent that only its owner may read is skipped: no job created it."""
     for above in sorted({os.path.dirname(directory) for directory in directories} - {"", *directories}):
         with contextlib.suppress(PermissionError):
             sync_directories([above], files)
 
 
 def check_outlives(path: str) -> None:
-    """Refuse a relative path in a working directory that is deleted with its program, as in a session.
+    """Reject a relative path if the working directory is deleted with its program, as in a session.
 
     Raises:
-        ConfigurationError: naming the path, and the remedy.
+        ConfigurationError: if the path is relative in such a directory; names the path and the remedy.
     """
     temporary = os.environ.get(TEMPORARY_VARIABLE)
     if temporary is None or os.path.isabs(path) or "://" in path:

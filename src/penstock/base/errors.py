@@ -1,4 +1,4 @@
-"""Every error Penstock raises on purpose, in one small tree.
+"""All errors that Penstock raises on purpose, in one small hierarchy.
 
 The rule: `except PenstockError` catches everything that Penstock itself decided was wrong. Each error also inherits
 from the Python class that a Python programmer expects, so that ordinary `except ValueError` works too: `ValueError` for
@@ -9,24 +9,24 @@ Which class to raise:
 
 | class | also a | for |
 | --- | --- | --- |
-| `WrongValueError` | `ValueError` | a value of the right type that cannot be taken |
-| `WrongTypeError` | `TypeError` | a value of a type that cannot be taken |
-| `WrongTimeError` | `RuntimeError` | a call that does not work now, or not here |
-| `ContractError` | `RuntimeError` | a class of the program that breaks the rules of its interface |
-| `UnsupportedError` | `NotImplementedError` | what Penstock does not do |
-| `UnknownNameError` | `KeyError` | a name that is not known |
+| `WrongValueError` | `ValueError` | an invalid value of the right type |
+| `WrongTypeError` | `TypeError` | a value of an invalid type |
+| `WrongTimeError` | `RuntimeError` | a call at the wrong time or in the wrong place |
+| `ContractError` | `RuntimeError` | a user's class that violates its interface |
+| `UnsupportedError` | `NotImplementedError` | a feature that Penstock does not support |
+| `UnknownNameError` | `KeyError` | an unknown name |
 | `UnknownMethodError` | `AttributeError` | a method that only objects of another kind have |
-| `MissingPathError` | `FileNotFoundError` | a path with nothing there |
+| `MissingPathError` | `FileNotFoundError` | a path that does not exist |
 | `MisuseError` | `TypeError` | a user function in the wrong place: the job fails at once |
-| `ConfigurationError` | `ValueError` | an option: the job fails at once |
+| `ConfigurationError` | `ValueError` | an invalid option: the job fails at once |
 | `FormatError` | `ValueError` | data that cannot be read or written in its format |
 | `CallTimeoutError` | `TimeoutError` | a call that took too long |
-| `ResourceError` | `OSError` | what the operating system refuses |
-| `OperationError` | `RuntimeError` | what cannot be done for a reason outside the call |
+| `ResourceError` | `OSError` | a resource that the operating system refuses |
+| `OperationError` | `RuntimeError` | an operation that fails for a reason outside the call |
 
-The first eight are `CallError`s: they answer a call. In a job they count as the plain Python classes do. When a
-function of the program made the call, the job's error shows its traceback, and the restart strategy decides whether the
-job runs again.
+The first eight are `CallError`s: they reject a call. In a job they are treated like the plain Python classes. If a user
+function made the call, the job's error shows its traceback, and the restart strategy decides whether the job runs
+again.
 """
 
 from __future__ import annotations
@@ -35,40 +35,40 @@ RECORD_TEXT_CHARS_MAX = 200
 
 
 class PenstockError(Exception):
-    """Base of every error raised by Penstock on purpose.
+    """Base of all errors that Penstock raises on purpose.
 
-    With `suppresses_restart` a job fails at once: another attempt would only meet the same error.
+    With `suppresses_restart` a job fails at once: another attempt would fail with the same error.
     """
 
     suppresses_restart = False
 
 
 class CallError(PenstockError):
-    """A call, or what a function of the program returned, cannot be taken. The subclasses say in what way."""
+    """A call, or the return value of a user function, is invalid. Subclasses give the reason."""
 
 
 class WrongValueError(CallError, ValueError):
-    """A value has the right type but cannot be taken."""
+    """A value has the right type but is invalid."""
 
 
 class WrongTypeError(CallError, TypeError):
-    """A value has a type that cannot be taken."""
+    """A value has an invalid type."""
 
 
 class WrongTimeError(CallError, RuntimeError):
-    """Something was called at a time or in a place where it does not work."""
+    """Something was called at the wrong time or in the wrong place."""
 
 
 class ContractError(CallError, RuntimeError):
-    """A class that the program provides breaks the rules of the interface that it implements."""
+    """A class from the user's program violates the interface that it implements."""
 
 
 class UnsupportedError(CallError, NotImplementedError):
-    """Penstock does not do what was asked for."""
+    """Penstock does not support the requested feature."""
 
 
 class UnknownNameError(CallError, KeyError):
-    """Nothing has the name that was asked for."""
+    """Nothing has the requested name."""
 
     __str__ = Exception.__str__
 
@@ -78,11 +78,11 @@ class UnknownMethodError(CallError, AttributeError):
 
 
 class MissingPathError(CallError, FileNotFoundError):
-    """There is nothing at the path that was given."""
+    """The given path does not exist."""
 
 
 class CallTimeoutError(PenstockError, TimeoutError):
-    """A call took longer than it may."""
+    """A call exceeded its time limit."""
 
 
 class ResourceError(PenstockError, OSError):
@@ -90,11 +90,11 @@ class ResourceError(PenstockError, OSError):
 
 
 class OperationError(PenstockError, RuntimeError):
-    """What was asked for cannot be done, for a reason that lies outside the call."""
+    """A requested operation failed for a reason outside the call."""
 
 
 class StopIterationRaised(PenstockError, RuntimeError):
-    """A function raised StopIteration, which a loop would take for the end of the records.
+    """A function raised StopIteration, which a loop would mistake for the end of the records.
 
     Args:
         what: the function that raised it.
@@ -108,26 +108,26 @@ class StopIterationRaised(PenstockError, RuntimeError):
 
 
 class ConfigurationError(PenstockError, ValueError):
-    """A configuration option is missing, has the wrong type, or does not fit with another one."""
+    """A configuration option is missing, has the wrong type, or conflicts with another option."""
 
     suppresses_restart = True
 
 
 class FormatError(PenstockError, ValueError):
-    """Bytes could not be read as, or a value could not be written in, the declared format."""
+    """Bytes could not be read in the declared format, or a value could not be written in it."""
 
 
 class MisuseError(PenstockError, TypeError):
-    """A user function is used where it does not fit, or returned something that cannot be used there.
+    """A user function is used in the wrong place, or returned something that cannot be used there.
 
-    Another attempt would meet the same error, so it fails a job at once.
+    Fails a job at once, because another attempt would fail with the same error.
     """
 
     suppresses_restart = True
 
 
 class UnknownFieldError(PenstockError, KeyError, ValueError):
-    """A row, or a batch of columns, was asked for a field name that it does not have.
+    """A row, or a batch of columns, has no field with the requested name.
 
     It is a `KeyError`, as Python readers expect, and a `ValueError`, as PyFlink programs expect.
     """
@@ -140,15 +140,15 @@ class CheckpointError(PenstockError, RuntimeError):
 
 
 class ProtocolError(PenstockError, RuntimeError):
-    """A peer broke the wire protocol, or a message arrived that no rule allows in the present state."""
+    """A peer violated the wire protocol, or a message arrived that is not allowed in the current state."""
 
 
 class JobExecutionError(PenstockError, RuntimeError):
-    """A job failed for good: no restart is left.
+    """A job failed for good: no restarts are left.
 
     Attributes:
         job_name: the name of the job, as given to `execute`.
-        cause_text: why it failed, as text; the original exception may live in another process.
+        cause_text: the cause as text; the original exception may live in another process.
     """
 
     def __init__(self, job_name: str, cause_text: str) -> None:
@@ -161,15 +161,15 @@ class JobExecutionError(PenstockError, RuntimeError):
 
 
 class UserFunctionError(JobExecutionError):
-    """A function of the user's program raised while it worked on a record.
+    """A user function raised while processing a record.
 
     Attributes:
-        operator_name: the operator, as the user named it.
-        subtask_index: which subtask, counted from 0.
-        parallelism: how many subtasks the operator has.
+        operator_name: the operator's name, as given by the user.
+        subtask_index: the subtask, counted from 0.
+        parallelism: the operator's number of subtasks.
         record_text: the record's repr, cut to `RECORD_TEXT_CHARS_MAX` characters; empty when no record was at hand.
         traceback_text: the user's traceback, as text.
-        what: what was called, such as `the key selector`; empty for the operator's own function.
+        what: the function that was called, such as `the key selector`; empty for the operator's own function.
     """
 
     def __init__(
@@ -203,12 +203,12 @@ class UserFunctionError(JobExecutionError):
 
 
 class SlotsUnavailableError(JobExecutionError):
-    """The cluster did not give the job as many slots as it needs within the time allowed.
+    """The cluster did not provide the slots that the job needs within the time allowed.
 
     Attributes:
-        wanted: slots the job needs.
-        got: slots that came.
-        reason: why no more came, and what to do.
+        wanted: the number of slots the job needs.
+        got: the number of slots it got.
+        reason: why it got no more, and what to do.
     """
 
     def __init__(self, job_name: str, wanted: int, got: int, reason: str = "") -> None:
@@ -222,7 +222,7 @@ class SlotsUnavailableError(JobExecutionError):
 
 
 def short_repr(value: object, chars_max: int = RECORD_TEXT_CHARS_MAX) -> str:
-    """`repr(value)` in at most `chars_max` characters; never raises."""
+    """Return `repr(value)` in at most `chars_max` characters; never raises."""
     try:
         text = repr(value)
     except Exception as error:  # noqa: BLE001 - any repr may raise anything
@@ -231,7 +231,7 @@ def short_repr(value: object, chars_max: int = RECORD_TEXT_CHARS_MAX) -> str:
 
 
 def shorten(text: str, chars_max: int = RECORD_TEXT_CHARS_MAX) -> str:
-    """Returns `text` in at most `chars_max` characters, ending in `...` when something was cut."""
+    """Return `text` in at most `chars_max` characters, ending in `...` if it was cut."""
     if len(text) <= chars_max:
         return text
     return text[: chars_max - 3] + "..."

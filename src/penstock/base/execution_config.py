@@ -1,4 +1,4 @@
-"""`ExecutionConfig`: the settings of a program's execution, by method."""
+"""`ExecutionConfig`: execution settings of a program, as methods."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["ExecutionConfig"]
 
 
 class ExecutionConfig:
-    """A view of a `Configuration` through methods; settings made here take effect there at once.
+    """A view of a `Configuration` through methods; changes take effect there at once.
 
     Setters return this object and raise ConfigurationError for a value out of range.
 
@@ -32,13 +32,13 @@ class ExecutionConfig:
         self._configuration = Configuration() if configuration is None else configuration
 
     def get_parallelism(self) -> int:
-        """How many subtasks an operator has if it sets no number; `PARALLELISM_DEFAULT` if not set."""
+        """Return the default number of subtasks of an operator; `PARALLELISM_DEFAULT` if not set."""
         if self._configuration.contains_key(options.PARALLELISM.key()):
             return self._configuration.read(options.PARALLELISM)
         return self.PARALLELISM_DEFAULT
 
     def set_parallelism(self, parallelism: int) -> ExecutionConfig:
-        """Sets how many subtasks an operator has if it sets no number; `PARALLELISM_DEFAULT` unsets it."""
+        """Set the default number of subtasks of an operator; `PARALLELISM_DEFAULT` unsets it."""
         if parallelism == self.PARALLELISM_DEFAULT:
             self._configuration.remove_config(options.PARALLELISM.key())
         elif parallelism != self.PARALLELISM_UNKNOWN:
@@ -46,45 +46,45 @@ class ExecutionConfig:
         return self
 
     def get_max_parallelism(self) -> int:
-        """Into how many key groups keyed state is cut; -1 if not set."""
+        """Return the number of key groups of keyed state; -1 if not set."""
         if self._configuration.contains_key(options.MAX_PARALLELISM.key()):
             return self._configuration.read(options.MAX_PARALLELISM)
         return -1
 
     def set_max_parallelism(self, max_parallelism: int) -> ExecutionConfig:
-        """Sets into how many key groups keyed state is cut: 1 to 32,768."""
+        """Set the number of key groups of keyed state: 1 to 32,768."""
         self._configuration.write(options.MAX_PARALLELISM, max_parallelism)
         return self
 
     def get_auto_watermark_interval(self) -> int:
-        """How often watermark generators are asked for a watermark, in milliseconds."""
+        """Return the interval at which watermark generators are asked for a watermark, in milliseconds."""
         return self._configuration.read(options.AUTO_WATERMARK_INTERVAL_MS)
 
     def set_auto_watermark_interval(self, interval: Duration | Time | datetime.timedelta | int) -> ExecutionConfig:
-        """Sets how often watermark generators are asked for a watermark; an int counts milliseconds."""
+        """Set the interval at which watermark generators are asked for a watermark; an int is in milliseconds."""
         self._configuration.write(options.AUTO_WATERMARK_INTERVAL_MS, Duration.of_millis(to_millis(interval)))
         return self
 
     def enable_auto_generated_uids(self) -> ExecutionConfig:
-        """Gives a uid to each operator that has none."""
+        """Assign a uid to each operator without one."""
         self._configuration.write(options.AUTO_GENERATE_UIDS, True)
         return self
 
     def disable_auto_generated_uids(self) -> ExecutionConfig:
-        """Makes an operator without a uid an error, so that savepoints survive changes of the program."""
+        """Make an operator without a uid an error, so that savepoints survive changes to the program."""
         self._configuration.write(options.AUTO_GENERATE_UIDS, False)
         return self
 
     def has_auto_generated_uids_enabled(self) -> bool:
-        """True when operators without a uid get one."""
+        """Return whether operators without a uid get one."""
         return self._configuration.read(options.AUTO_GENERATE_UIDS)
 
     def get_global_job_parameters(self) -> dict[str, str]:
-        """The user's own settings, readable in every function."""
+        """Return the user's own settings, which every function can read."""
         parameters = self._configuration.read(options.GLOBAL_JOB_PARAMETERS)
         return dict(parameters)
 
     def set_global_job_parameters(self, global_job_parameters_dict: Mapping[str, Any]) -> ExecutionConfig:
-        """Replaces the user's own settings; values become text."""
+        """Replace the user's own settings; values become text."""
         self._configuration.write(options.GLOBAL_JOB_PARAMETERS, dict(global_job_parameters_dict))
         return self

@@ -1,4 +1,4 @@
-"""Fields of records by name, whatever the record is."""
+"""Access to a record's fields by name, for any kind of record."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from penstock.base.types import Row
 
 
 def field_of(record: Any, name: str) -> Any:
-    """The field of a row or dict by its key, of a tuple as `f0`, `f1`, …, and of anything else by its attribute.
+    """Return a field: from a row or dict by key, from a tuple as `f0`, `f1`, …, and from anything else by attribute.
 
     Raises:
         TypeError: if the record has no such field.

@@ -1,4 +1,4 @@
-"""What is known of a job that has finished."""
+"""The result of a finished job."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ __all__ = ["JobExecutionResult"]
 
 
 class JobExecutionResult:
-    """The outcome of a job that finished.
+    """The result of a finished job.
 
     Args:
-        job_id: the job.
-        net_runtime_ms: how long it ran, in milliseconds, without the time before its start.
+        job_id: the job's id.
+        net_runtime_ms: the runtime in milliseconds, without the time before the job's start.
         accumulators: the final value of each accumulator, by name.
     """
 
@@ -25,19 +25,19 @@ class JobExecutionResult:
         self._accumulators = dict(accumulators or {})
 
     def get_job_id(self) -> JobID:
-        """The job."""
+        """Return the job's id."""
         return self._job_id
 
     def get_net_runtime(self) -> int:
-        """How long the job ran, in milliseconds."""
+        """Return the job's runtime in milliseconds."""
         return self._net_runtime_ms
 
     def get_accumulator_result(self, accumulator_name: str) -> Any:
-        """The final value of an accumulator; None when the job had none of this name."""
+        """Return the final value of an accumulator, or None if the job had none of this name."""
         return self._accumulators.get(accumulator_name)
 
     def get_all_accumulator_results(self) -> dict[str, Any]:
-        """The final values of all accumulators, by name."""
+        """Return the final values of all accumulators, by name."""
         return dict(self._accumulators)
 
     def __repr__(self) -> str:

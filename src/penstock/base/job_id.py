@@ -1,4 +1,4 @@
-"""The identity of a job."""
+"""Job ids."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _FORM = re.compile(r"[0-9a-f]{32}\Z")
 
 @dataclass(frozen=True, slots=True, order=True)
 class JobID:
-    """The identity of a job: 32 lower-case hexadecimal digits.
+    """A job's id: 32 lower-case hexadecimal digits.
 
     Raises:
         ValueError: if `hex_text` has another form.
@@ -29,7 +29,7 @@ class JobID:
 
     @classmethod
     def generate(cls) -> JobID:
-        """A new random id, so that it differs from all others."""
+        """Return a new random id."""
         return cls(secrets.token_hex(16))
 
     def __str__(self) -> str:

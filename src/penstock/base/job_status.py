@@ -1,4 +1,4 @@
-"""The states in the life of a job."""
+"""The states of a job."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ __all__ = ["JobStatus"]
 
 
 class JobStatus(Enum):
-    """Where a job is in its life.
+    """The state of a job.
 
     FINISHED, CANCELED and FAILED are final everywhere, and the job may be cleaned up. SUSPENDED is final only for the
-    job master that reports it: another one may take the job up again.
+    job master that reports it: another one may resume the job.
     """
 
     CREATED = 0
@@ -28,14 +28,14 @@ class JobStatus(Enum):
     INITIALIZING = 10
 
     def is_globally_terminal_state(self) -> bool:
-        """True when the job is over for good: finished, canceled or failed."""
+        """Return whether the job has ended for good: finished, canceled or failed."""
         return self in _GLOBALLY_TERMINAL
 
     def is_terminal_state(self) -> bool:
-        """True when the job is over at least for the job master that reports it: as above, or suspended."""
+        """Return whether the job has ended at least for the job master that reports it: as above, or suspended."""
         return self in _TERMINAL
 
 
-# Made once, because an enum is slow to look its members up.
+# Built once, because looking up enum members is slow.
 _GLOBALLY_TERMINAL: Final = (JobStatus.FINISHED, JobStatus.CANCELED, JobStatus.FAILED)
 _TERMINAL: Final = (*_GLOBALLY_TERMINAL, JobStatus.SUSPENDED)

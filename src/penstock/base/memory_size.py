@@ -1,4 +1,4 @@
-"""Sizes of memory in Flink's textual forms: `64 mb`, `20kb`, `1 g`. All units are powers of 1,024."""
+"""Memory sizes in Flink's text format: `64 mb`, `20kb`, `1 g`. All units are powers of 1,024."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _FORM = re.compile(r"([0-9]+)\s*([a-zA-Z]*)\Z")
 
 
 def parse_bytes(text: str) -> int:
-    """Reads a size such as `64 mb` and returns bytes; a bare number counts bytes, case does not matter.
+    """Parse a size such as `64 mb` into bytes. A bare number is in bytes; case does not matter.
 
     Raises:
-        ValueError: if the text has no such form.
+        ValueError: if the text is not a size.
     """
     match = _FORM.match(text.strip())
     if match is None or match[2].lower() not in _UNIT_BYTES:
@@ -31,7 +31,7 @@ def parse_bytes(text: str) -> int:
 
 
 def format_bytes(size_bytes: int) -> str:
-    """Writes a size in the largest unit that is exact; `parse_bytes` reads it back.
+    """Format a size in the largest unit that is exact; `parse_bytes` reads it back.
 
     Raises:
         ValueError: if the size is negative.

@@ -1,4 +1,4 @@
-"""The options of metrics: what is measured, by whom it is reported, and under which names."""
+"""The options of metrics: which ones to measure, who reports them, and how they are named."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _rocksdb_metric(key: str, what: str) -> Option[bool]:
     return option(key, BOOLEAN, False, f"Whether each operator with RocksDB reports {what}.")
 
 
-#: what RocksDB can say of a store, by its own names without `rocksdb.`
+#: RocksDB's metrics of a store, by RocksDB's own names without `rocksdb.`
 ROCKSDB_METRICS = {
     key.rpartition(".")[2]: _rocksdb_metric(key, what)
     for key, what in {

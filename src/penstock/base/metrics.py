@@ -1,7 +1,7 @@
-"""What user functions measure: counters, gauges, distributions and meters, in named groups.
+"""Metrics of user functions: counters, gauges, distributions and meters, in named groups.
 
-A metric belongs to the subtask that registered it, and is reported with the subtask's own figures, about once a second
-and at its end. A metric is not state: after a failure it starts again.
+A metric belongs to the subtask that registered it. It is reported with the subtask's own figures, about once a second
+and at the end of the subtask. A metric is not state: after a failure it starts over.
 """
 
 from __future__ import annotations
@@ -23,32 +23,32 @@ M = TypeVar("M", bound=Metric)
 
 
 class Counter(Metric):
-    """A count, which may also go down."""
+    """A count that can go up and down."""
 
     def __init__(self) -> None:
         self._count = 0
 
     def inc(self, n: int = 1) -> None:
-        """Count up."""
+        """Increment the count."""
         self._count += n
 
     def dec(self, n: int = 1) -> None:
-        """Count down."""
+        """Decrement the count."""
         self._count -= n
 
     def get_count(self) -> int:
-        """The count."""
+        """Return the count."""
         return self._count
 
 
 class Gauge(Metric):
-    """A number that a function returns at each report. A function that raises, or returns none, reports nothing."""
+    """A number that a function returns at each report; nothing is reported if it raises or returns no number."""
 
     def __init__(self, function: Callable[[], int | float]) -> None:
         self._function = function
 
     def get_value(self) -> int | float | None:
-        """The number now; None when there is none."""
+        """Return the current number, or None if the function raises or returns something else."""
         try:
             value: object = self._function()
         except Exception:  # noqa: BLE001 - a figure is not worth a job
@@ -57,7 +57,7 @@ class Gauge(Metric):
 
 
 class Distribution(Metric):
-    """How many numbers there were, their sum, the least and the greatest."""
+    """The count, sum, minimum and maximum of numbers."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -66,7 +66,7 @@ class Distribution(Metric):
         self._max: int | float = 0
 
     def update(self, value: int | float) -> None:
-        """Take a number in."""
+        """Add a number."""
         if self._count:
             self._min = min(self._min, value)
             self._max = max(self._max, value)
@@ -76,7 +76,7 @@ class Distribution(Metric):
         self._sum += value
 
     def get_summary(self) -> tuple[int, int | float, int | float, int | float]:
-        """Count, sum, least and greatest; zeros when there were none."""
+        """Return count, sum, minimum and maximum; zeros without any numbers."""
         return self._count, self._sum, self._min, self._max
 
 
@@ -85,7 +85,7 @@ class Meter(Metric):
 
     Args:
         now_ms: the clock.
-        time_span_in_seconds: over how long the rate is taken.
+        time_span_in_seconds: the time over which the rate is computed.
     """
 
     def __init__(self, now_ms: Callable[[], int], time_span_in_seconds: int = 60) -> None:
@@ -97,15 +97,15 @@ class Meter(Metric):
         self._past = deque([(now_ms(), 0)])
 
     def mark_event(self, value: int = 1) -> None:
-        """Count this many events."""
+        """Count `value` events."""
         self._count += value
 
     def get_count(self) -> int:
-        """All events so far."""
+        """Return the count of all events so far."""
         return self._count
 
     def get_rate(self) -> float:
-        """Events per second over the time span, or since the beginning while that is shorter."""
+        """Return the events per second over the time span, or since the start if that is shorter."""
         now, past = self._now_ms(), self._past
         while len(past) > 1 and past[1][0] <= now - self._span_ms:
             past.popleft()
@@ -123,11 +123,11 @@ class MetricRegistry:
         self.now_ms = now_ms
 
     def counters(self) -> dict[str, int]:
-        """Counters, and the counts of meters."""
+        """Return the values of counters, and the counts of meters."""
         return {n: m.get_count() for n, m in self.metrics.items() if isinstance(m, Counter | Meter)}
 
     def gauges(self) -> dict[str, float]:
-        """Gauges, and the rates of meters as `<name>.rate`."""
+        """Return the values of gauges, and the rates of meters as `<name>.rate`."""
         values: dict[str, float] = {}
         for name, metric in self.metrics.items():
             if isinstance(metric, Meter):
@@ -137,13 +137,13 @@ class MetricRegistry:
         return values
 
     def distributions(self) -> dict[str, tuple[int, float, float, float]]:
-        """Distributions: count, sum, least and greatest."""
+        """Return the count, sum, minimum and maximum of each distribution."""
         summaries = {n: m.get_summary() for n, m in self.metrics.items() if isinstance(m, Distribution)}
         return {n: (count, float(total), float(low), float(high)) for n, (count, total, low, high) in summaries.items()}
 
 
 class MetricGroup:
-    """Metrics under a common name; the full name of one is those of its groups and its own, with dots between.
+    """Metrics under a common name. A metric's full name joins the names of its groups and its own with dots.
 
     A second request for a metric returns the same one.
     """
@@ -153,23 +153,23 @@ class MetricGroup:
         self._scope = scope
 
     def add_group(self, name: str, extra: str | None = None) -> MetricGroup:
-        """A group within this one; with `extra`, the group of a key and a value."""
+        """Return a group nested in this one; with `extra`, the group of a key and a value."""
         return MetricGroup(self._registry, (*self._scope, name) if extra is None else (*self._scope, name, extra))
 
     def counter(self, name: str) -> Counter:
-        """A counter."""
+        """Return the counter of this name."""
         return self._registered(name, Counter, Counter)
 
     def gauge(self, name: str, obj: Callable[[], int | float]) -> None:
-        """A number that `obj` gives whenever it is asked."""
+        """Register a gauge, whose number `obj` returns at each report."""
         self._registered(name, Gauge, lambda: Gauge(obj))
 
     def distribution(self, name: str) -> Distribution:
-        """A distribution."""
+        """Return the distribution of this name."""
         return self._registered(name, Distribution, Distribution)
 
     def meter(self, name: str, time_span_in_seconds: int = 60) -> Meter:
-        """A meter whose rate is taken over this many seconds."""
+        """Return the meter of this name; its rate is computed over this many seconds."""
         return self._registered(name, Meter, lambda: Meter(self._registry.now_ms, time_span_in_seconds))
 
     def _registered(self, name: str, kind: type[M], make: Callable[[], M]) -> M:

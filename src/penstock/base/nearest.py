@@ -1,4 +1,4 @@
-"""Which known name a misspelt one is nearest to."""
+"""Suggestions for misspelt names."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import difflib
 from collections.abc import Iterable
 from typing import Final
 
-#: how alike two names are, from 0 to 1, for one to be proposed instead of the other
+#: the least similarity, from 0 to 1, for one name to be suggested for another
 LIKENESS_MIN: Final = 0.6
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The known name that is most alike, whatever the case of letters; None if none is alike."""
+    """Return the most similar known name, ignoring case, or None if no name is similar."""
     by_folded: dict[str, str] = {}
     for one in known:
         by_folded.setdefault(one.casefold(), one)
@@ -20,6 +20,6 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """The end of a sentence that proposes the nearest name; empty if no name is near."""
+    """Return the end of a message, suggesting the nearest name; empty if no name is similar."""
     found = nearest(name, known)
     return "" if found is None else f"; did you mean '{found}'?"

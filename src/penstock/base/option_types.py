@@ -1,4 +1,4 @@
-"""How options are made: each is put into one register, and has a type that refuses wrong values."""
+"""Constructors of options: each option goes into one registry and has a type that rejects invalid values."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ REGISTRY: dict[str, Option[Any]] = {}
 
 
 def option(key: str, value_type: ValueType[T], default: T, description: str) -> Option[T]:
-    """Make an option."""
+    """Create an option."""
     made = Option(key, value_type, value_type.convert(default), description)
     REGISTRY[key] = made
     return made
 
 
 def unset(key: str, value_type: ValueType[T], description: str) -> Option[T | None]:
-    """Make an option that gives None when it is not set."""
+    """Create an option that reads as None when it is not set."""
     made: Option[T | None] = Option(key, value_type, None, description)
     REGISTRY[key] = made
     return made
 
 
 def at_least(low: float, value_type: ValueType[T]) -> ValueType[T]:
-    """The same type without values under `low`."""
+    """Return the same type, restricted to values of at least `low`."""
 
     def convert(value: object) -> T:
         converted: Any = value_type.convert(value)
-        if not converted >= low:  # also refuses nan
+        if not converted >= low:  # also rejects NaN
             raise ValueError(f"must be at least {low}")
         result: T = converted
         return result
@@ -51,7 +51,7 @@ SIZE_BYTES = at_least(0, value_types.BYTES_COUNT)
 
 
 def to_max_parallelism(value: object) -> int:
-    """A number of key groups."""
+    """Convert to a number of key groups."""
     converted = INTEGER.convert(value)
     if not 1 <= converted <= 32768:
         raise ValueError("must be between 1 and 32768")
@@ -59,7 +59,7 @@ def to_max_parallelism(value: object) -> int:
 
 
 def to_fraction(value: object) -> float:
-    """A number from 0 to 1."""
+    """Convert to a number from 0 to 1, inclusive."""
     converted = FLOAT.convert(value)
     if not 0.0 <= converted <= 1.0:
         raise ValueError("must be between 0 and 1")
@@ -67,7 +67,7 @@ def to_fraction(value: object) -> float:
 
 
 def to_inner_fraction(value: object) -> float:
-    """A number between 0 and 1."""
+    """Convert to a number between 0 and 1, exclusive."""
     converted = FLOAT.convert(value)
     if not 0.0 < converted < 1.0:
         raise ValueError("must be greater than 0 and less than 1")
@@ -78,7 +78,7 @@ PORTS_RANGE_MAX = 65_535
 
 
 def to_port(value: object) -> int:
-    """The number of a port."""
+    """Convert to a port number."""
     converted = INTEGER.convert(value)
     if not 0 <= converted <= PORTS_RANGE_MAX:
         raise ValueError("must be between 0 and 65535")
@@ -86,7 +86,7 @@ def to_port(value: object) -> int:
 
 
 def to_ports(value: object) -> str:
-    """Numbers and ranges of ports, with commas between."""
+    """Convert to a comma-separated list of port numbers and ranges."""
     text = STRING.convert(value)
     for part in text.split(","):
         low, _, high = part.partition("-")

@@ -1,12 +1,12 @@
-"""Every configuration option that Penstock reads: its key, type, default and purpose.
+"""All configuration options that Penstock reads: key, type, default and purpose.
 
-Read one with `configuration.read(PARALLELISM)`. Names end in the unit of the value they give: `_MS` milliseconds,
-`_BYTES` bytes. An option without a default gives None when it is not set. Keys are Flink's where Flink has the option.
+Read one with `configuration.read(PARALLELISM)`. Names end in the unit of the value: `_MS` for milliseconds, `_BYTES`
+for bytes. An option without a default reads as None when it is not set. Keys are Flink's where Flink has the option.
 """
 
 from __future__ import annotations
 
-from penstock.base import metric_options as metric_options  # its options are in REGISTRY, too
+from penstock.base import metric_options as metric_options  # registers its options in REGISTRY
 from penstock.base import value_types
 from penstock.base.option_types import (
     COUNT,

@@ -1,4 +1,4 @@
-"""The name of a side output."""
+"""Side output tags."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["OutputTag"]
 class OutputTag:
     """Names a side output and, if known, the type of its records.
 
-    Tags are equal when their names are; the type is only a description.
+    Tags are equal if their names are; the type is only descriptive.
 
     Args:
         tag_id: the name, not empty.

@@ -1,4 +1,4 @@
-"""What happens after a failure: restart strategies as frozen descriptions, to and from a `Configuration`.
+"""Restart strategies: frozen descriptions, written to and read from a `Configuration`.
 
 >>> configuration = Configuration()
 >>> RestartStrategies.fixed_delay_restart(3, Duration.of_seconds(10)).apply_to(configuration)
@@ -20,15 +20,15 @@ __all__ = ["RestartStrategies", "RestartStrategyConfiguration", "restart_strateg
 
 
 class RestartStrategyConfiguration(ABC):
-    """A description of when a failed job is restarted; immutable."""
+    """Describes when a failed job is restarted; immutable."""
 
     @abstractmethod
     def get_description(self) -> str:
-        """The strategy in a few words, for people."""
+        """Return a short human-readable description."""
 
     @abstractmethod
     def apply_to(self, configuration: Configuration) -> None:
-        """Writes the strategy into a configuration.
+        """Write the strategy into a configuration.
 
         Raises:
             ConfigurationError: if a number of the strategy is out of range; nothing is written then.
@@ -37,50 +37,50 @@ class RestartStrategyConfiguration(ABC):
 
 @dataclass(frozen=True)
 class NoRestartStrategyConfiguration(RestartStrategyConfiguration):
-    """The first failure fails the job."""
+    """Never restarts: the first failure fails the job."""
 
     def get_description(self) -> str:
-        """The strategy in a few words."""
+        """Return a short description."""
         return "no restart"
 
     def apply_to(self, configuration: Configuration) -> None:
-        """Writes the strategy into a configuration."""
+        """Write the strategy into a configuration."""
         configuration.write(options.RESTART_STRATEGY, "none")
 
 
 @dataclass(frozen=True)
 class FallbackRestartStrategyConfiguration(RestartStrategyConfiguration):
-    """Keeps what the configuration says already."""
+    """Keeps the configured strategy."""
 
     def get_description(self) -> str:
-        """The strategy in a few words."""
+        """Return a short description."""
         return "as configured"
 
     def apply_to(self, configuration: Configuration) -> None:
-        """Leaves the configuration as it is."""
+        """Leave the configuration unchanged."""
 
 
 @dataclass(frozen=True)
 class FixedDelayRestartStrategyConfiguration(RestartStrategyConfiguration):
-    """A fixed number of restarts, each after the same wait."""
+    """A fixed number of restarts, each after the same delay."""
 
     restart_attempts: int
     delay_ms: int
 
     def get_restart_attempts(self) -> int:
-        """How often the job is restarted at most."""
+        """Return the maximum number of restarts."""
         return self.restart_attempts
 
     def get_delay_between_attempts_interval(self) -> Duration:
-        """The wait before each restart."""
+        """Return the delay before each restart."""
         return Duration.of_millis(self.delay_ms)
 
     def get_description(self) -> str:
-        """The strategy in a few words."""
+        """Return a short description."""
         return f"restart at most {self.restart_attempts} times, {format_duration(self.delay_ms)} after each failure"
 
     def apply_to(self, configuration: Configuration) -> None:
-        """Writes the strategy into a configuration."""
+        """Write the strategy into a configuration."""
         part = Configuration()
         part.write(options.RESTART_STRATEGY, "fixed-delay")
         part.write(options.FIXED_DELAY_ATTEMPTS, self.restart_attempts)
@@ -90,31 +90,31 @@ class FixedDelayRestartStrategyConfiguration(RestartStrategyConfiguration):
 
 @dataclass(frozen=True)
 class FailureRateRestartStrategyConfiguration(RestartStrategyConfiguration):
-    """Restarts as long as an interval does not have too many failures."""
+    """Restarts as long as there are not too many failures within an interval."""
 
     max_failure_rate: int
     failure_interval_ms: int
     delay_ms: int
 
     def get_max_failure_rate(self) -> int:
-        """How many failures within the interval are restarted."""
+        """Return how many failures within the interval lead to a restart."""
         return self.max_failure_rate
 
     def get_failure_interval(self) -> Duration:
-        """The interval in which failures are counted."""
+        """Return the interval over which failures are counted."""
         return Duration.of_millis(self.failure_interval_ms)
 
     def get_delay_between_attempts_interval(self) -> Duration:
-        """The wait before each restart."""
+        """Return the delay before each restart."""
         return Duration.of_millis(self.delay_ms)
 
     def get_description(self) -> str:
-        """The strategy in a few words."""
+        """Return a short description."""
         rate = f"{self.max_failure_rate} failures in {format_duration(self.failure_interval_ms)}"
         return f"restart up to {rate}, {format_duration(self.delay_ms)} after each failure"
 
     def apply_to(self, configuration: Configuration) -> None:
-        """Writes the strategy into a configuration."""
+        """Write the strategy into a configuration."""
         part = Configuration()
         part.write(options.RESTART_STRATEGY, "failure-rate")
         part.write(options.FAILURE_RATE_MAX_FAILURES, self.max_failure_rate)
@@ -125,7 +125,7 @@ class FailureRateRestartStrategyConfiguration(RestartStrategyConfiguration):
 
 @dataclass(frozen=True)
 class ExponentialDelayRestartStrategyConfiguration(RestartStrategyConfiguration):
-    """Restarts after a wait that grows with each failure, until the job has run well for long enough."""
+    """Restarts after a delay that grows with each failure, until the job has run without failure for long enough."""
 
     initial_backoff_ms: int
     max_backoff_ms: int
@@ -135,12 +135,12 @@ class ExponentialDelayRestartStrategyConfiguration(RestartStrategyConfiguration)
     attempts_before_reset_backoff: int
 
     def get_description(self) -> str:
-        """The strategy in a few words."""
+        """Return a short description."""
         span = f"{format_duration(self.initial_backoff_ms)} to {format_duration(self.max_backoff_ms)}"
         return f"restart after {span}, times {self.backoff_multiplier} with each failure"
 
     def apply_to(self, configuration: Configuration) -> None:
-        """Writes the strategy into a configuration."""
+        """Write the strategy into a configuration."""
         part = Configuration()
         part.write(options.RESTART_STRATEGY, "exponential-delay")
         part.write(options.EXPONENTIAL_INITIAL_BACKOFF_MS, Duration.of_millis(self.initial_backoff_ms))
@@ -153,7 +153,7 @@ class ExponentialDelayRestartStrategyConfiguration(RestartStrategyConfiguration)
 
 
 class RestartStrategies:
-    """Makes restart strategies. Waits and intervals are durations, or ints that count milliseconds."""
+    """Creates restart strategies. Delays and intervals are durations, or ints in milliseconds."""
 
     NoRestartStrategyConfiguration = NoRestartStrategyConfiguration
     FallbackRestartStrategyConfiguration = FallbackRestartStrategyConfiguration
@@ -163,19 +163,19 @@ class RestartStrategies:
 
     @staticmethod
     def no_restart() -> RestartStrategyConfiguration:
-        """The first failure fails the job."""
+        """Never restart: the first failure fails the job."""
         return NoRestartStrategyConfiguration()
 
     @staticmethod
     def fall_back_restart() -> RestartStrategyConfiguration:
-        """Whatever the configuration says."""
+        """Use the configured strategy."""
         return FallbackRestartStrategyConfiguration()
 
     @staticmethod
     def fixed_delay_restart(
         restart_attempts: int, delay_between_attempts: Duration | Time | datetime.timedelta | int
     ) -> RestartStrategyConfiguration:
-        """At most `restart_attempts` restarts, each after the same wait."""
+        """Restart at most `restart_attempts` times, each after the same delay."""
         return FixedDelayRestartStrategyConfiguration(restart_attempts, to_millis(delay_between_attempts))
 
     @staticmethod
@@ -184,7 +184,7 @@ class RestartStrategies:
         failure_interval: Duration | Time | datetime.timedelta | int,
         delay_interval: Duration | Time | datetime.timedelta | int,
     ) -> RestartStrategyConfiguration:
-        """Restarts unless more than `failure_rate` failures come within the interval, each after the same wait."""
+        """Restart after the same delay each time, up to `failure_rate` failures within the interval."""
         return FailureRateRestartStrategyConfiguration(
             failure_rate, to_millis(failure_interval), to_millis(delay_interval)
         )
@@ -198,14 +198,14 @@ class RestartStrategies:
         jitter_factor: float = 0.1,
         attempts_before_reset_backoff: int = 2**31 - 1,
     ) -> RestartStrategyConfiguration:
-        """Restarts after a wait that grows from the first to the longest, and starts again after a good while.
+        """Restart after a delay that grows to a maximum, and resets after enough time without failure.
 
         Args:
-            initial_backoff: the first wait.
-            max_backoff: the longest wait.
-            backoff_multiplier: by what factor the wait grows, at least 1.
-            reset_backoff_threshold: how long the job must run well before the wait starts again from the first.
-            jitter_factor: by what share of itself the wait varies at random, 0 to 1.
+            initial_backoff: the first delay.
+            max_backoff: the longest delay.
+            backoff_multiplier: the factor by which the delay grows, at least 1.
+            reset_backoff_threshold: how long the job must run without failure before the delay resets to the first.
+            jitter_factor: the fraction of the delay by which it varies at random, 0 to 1.
             attempts_before_reset_backoff: how many restarts in a row before the job fails for good.
         """
         return ExponentialDelayRestartStrategyConfiguration(
@@ -219,12 +219,12 @@ class RestartStrategies:
 
 
 def restart_strategy_of(configuration: Configuration) -> RestartStrategyConfiguration:
-    """Reads the strategy that a configuration asks for, never the fallback.
+    """Return the strategy that a configuration selects, never the fallback.
 
-    Without `restart-strategy.type` it is exponential delay if checkpoints are on, else no restart.
+    Without `restart-strategy.type`, it is exponential delay if checkpointing is on, otherwise no restart.
 
     Raises:
-        ConfigurationError: if an option of the strategy has a bad value.
+        ConfigurationError: if an option of the strategy has an invalid value.
     """
     read = configuration.read
     kind = read(options.RESTART_STRATEGY)

@@ -1,9 +1,9 @@
-"""Which options hold secrets, and what is shown in their place.
+"""Secrets: which options hold them, and how they are hidden.
 
-Options are shown by `shown`. Text that may quote a secret, such as an error or a line of a log, goes through `hide`
-where it leaves Penstock: logs and stderr, answers of REST, events, failures of jobs. `hide` knows the secrets that this
-process has met: whatever takes options calls `remember`. It also hides text that looks like a credential: the password
-in a URL, the value after `password=`, and that of an option of SQL whose key is a secret's.
+Options are displayed through `shown`. Text that may quote a secret, such as an error or a log line, goes through `hide`
+where it leaves Penstock: logs and stderr, REST responses, events, failures of jobs. `hide` knows the secrets that this
+process has met: any code that accepts options calls `remember`. It also hides text that looks like a credential: the
+password in a URL, the value after `password=`, and the value of a SQL option with a secret's key.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 from urllib.parse import quote, unquote
 
-#: A shorter secret hides nothing in text, and would be found in other words.
+#: Shorter secrets are not hidden in text: they would be found in other words.
 SECRET_CHARS_MIN: Final = 4
 
-#: What stands in the place of a secret; Flink's.
+#: The replacement for a secret; Flink's.
 HIDDEN: Final = "******"
 
-#: A key that has one of these in it, in whatever case, is that of a secret; Flink's list.
+#: A key that contains one of these, in any case, is a secret's key; Flink's list.
 SENSITIVE_PARTS: Final = (
     "password",
     "secret",
@@ -37,7 +37,7 @@ SENSITIVE_PARTS: Final = (
     "http-headers",
 )
 
-#: Keys that Flink does not have or does not list: credentials of ZooKeeper, and of cloud storage.
+#: Parts of keys that Flink does not have or does not list: credentials of ZooKeeper, and of cloud storage.
 OUR_PARTS: Final = (
     "client.authorization",
     "passphrase",
@@ -48,41 +48,41 @@ OUR_PARTS: Final = (
     "signing-key",
 )
 
-#: Keys with such a part at their end say where a secret is, or how one is used.
+#: Keys that end in such a part say where a secret is, or how it is used.
 _ABOUT_A_SECRET: Final = re.compile(r"[-._](?:dir|directory|file|path|location|enabled|endpoint|url|uri|type|class)$")
-#: Values that never count as secrets.
+#: Values that are never treated as secrets.
 _WORDS: Final = frozenset({"true", "false", "none", "null"})
 
 _SECRET_KEY: Final = (
     r"[\w.-]*(?:password|passwd|passphrase|secret|api-?key|service-key|access[-_.]?key|jaas\.config)[\w.-]*"
 )
-#: One of these is in each such key.
+#: Each such key contains one of these.
 _SECRET_WORDS: Final = ("passw", "passphrase", "secret", "api-key", "apikey", "service-key", "access", "jaas.config")
 #: Keys whose values are pairs such as `user:password` or `Authorization: Bearer token`.
 _PAIRS: Final = ("basic-auth", "auth-params", "http-headers", "client.authorization")
-#: `scheme://user:password@host`. The password ends at the last @, also where it should have been quoted.
+#: `scheme://user:password@host`. The password ends at the last @, even if that should have been quoted.
 _IN_URL: Final = re.compile(r"""(?<=://)([^\s/:@"'<>]*):([^\s"'<>]*)@""")
-#: `user:password@host` in text, also in a URL whose beginning is misspelt.
+#: `user:password@host` in text, also in a URL whose scheme is misspelt.
 _URL_IN_TEXT: Final = re.compile(
     r"""(?<![^\s/"'=(,<])([\w.%+~-]{0,128}):([^\s/:@"'<>\\][^\s/@"'<>\\]{0,255})@(?=[\w\[])"""
 )
-#: `password=value` of a URL's query, a DSN or a line of JAAS.
+#: `password=value` in a URL's query, a DSN or a JAAS line.
 _ASSIGNED: Final = re.compile(
     rf"""(?i)((?<![\w.-]){_SECRET_KEY}\s*=\s*)(?:(\\?["'])(?P<quoted>[^"'\\]*)\2|(?P<plain>[^\s&;,"'<>()\\]+))"""
 )
-#: `'key' = 'value'` of an option in SQL.
+#: `'key' = 'value'`, an option in SQL.
 _IN_SQL: Final = re.compile(r"""('([^'\s]+)'\s*=\s*)'((?:[^']|'')*)'""")
 _JSON_STRING: Final = re.compile(r'"([^"\\]*(?:\\.[^"\\]*)*)"(\s*:)?', re.DOTALL)
 
 
 def is_sensitive(key: str) -> bool:
-    """Whether the value under this key is a secret."""
+    """Return whether the value of this key is a secret."""
     lowered = key.lower()
     return any(part in lowered for part in SENSITIVE_PARTS + OUR_PARTS)
 
 
 def shown(options: Mapping[str, str]) -> dict[str, str]:
-    """The same options, with secrets hidden: values of sensitive keys, and credentials within other values.
+    """Return the options with secrets hidden: values of sensitive keys, and credentials within other values.
 
     >>> shown({"parallelism.default": "2", "s3.secret-key": "x", "url": "jdbc://me:pass@host"})
     {'parallelism.default': '2', 's3.secret-key': '******', 'url': 'jdbc://me:******@host'}
@@ -91,7 +91,7 @@ def shown(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def shown_value(key: str, value: str) -> str:
-    """The value of a key, with secrets hidden as in `shown`."""
+    """Return the value of a key, with secrets hidden as in `shown`."""
     if is_sensitive(key):
         return HIDDEN
     for secret in credentials_in(value):
@@ -100,7 +100,7 @@ def shown_value(key: str, value: str) -> str:
 
 
 def credentials_in(value: str) -> list[str]:
-    """The passwords in a value: in URLs, in their queries, and after `password=`; the longest first."""
+    """Return the passwords in a value, longest first: in URLs, in their queries, and after `password=`."""
     found = [match[2] for match in _IN_URL.finditer(value)]
     found += [match["quoted"] or match["plain"] or "" for match in _ASSIGNED.finditer(value)]
     found += [match[3].replace("''", "'") for match in _IN_SQL.finditer(value) if is_sensitive(match[2])]
@@ -108,7 +108,7 @@ def credentials_in(value: str) -> list[str]:
 
 
 def values_to_hide(options: Mapping[str, str]) -> tuple[str, ...]:
-    """The secrets among the values of options, for what hides them in text; those that are too short are left out."""
+    """Return the secrets among the options' values that are to be hidden in text; short ones are left out."""
     found: set[str] = set()
     for key, value in options.items():
         if is_sensitive(key) and not _ABOUT_A_SECRET.search(key.lower()):
@@ -120,7 +120,7 @@ def values_to_hide(options: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _ends_of_pairs(value: str) -> set[str]:
-    """The secrets in `scheme:user:password`, `user:password` or `header: Bearer token`, one or several."""
+    """Return the secrets in one or more of `scheme:user:password`, `user:password` or `header: Bearer token`."""
     pairs = [pair.strip(" '\"") for pair in re.split("[,;]", value)]
     ends = {re.split(r"[:\s]+", pair)[-1].strip("'\"") for pair in pairs if ":" in pair}
     return ends | {b64encode(pair.encode()).decode() for pair in pairs if ":" in pair}
@@ -131,16 +131,16 @@ def _is_distinct(secret: str) -> bool:
 
 
 class KnownSecrets:
-    """The secrets that a process has met. Any thread may add to them, and hide them in text."""
+    """The secrets that a process has met. Any thread may add secrets and hide them in text."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._secrets: set[str] = set()
-        #: the forms of all secrets, the longest first
+        #: the forms of all secrets, longest first
         self._forms: tuple[str, ...] = ()
 
     def add(self, secrets: Iterable[str]) -> None:
-        """Take in secrets, except short ones, which occur in other words."""
+        """Add secrets, except short ones, which occur in other words."""
         new = {one for one in secrets if _is_distinct(one)} - self._secrets
         if not new:
             return
@@ -150,12 +150,12 @@ class KnownSecrets:
             self._forms = tuple(sorted(forms, key=len, reverse=True))
 
     def clear(self) -> None:
-        """Forget them all."""
+        """Forget all secrets."""
         with self._lock:
             self._secrets, self._forms = set(), ()
 
     def hide(self, text: str) -> str:
-        """The text with each secret, and each credential that looks like one, replaced by `******`."""
+        """Return the text with all known secrets, and everything that looks like a credential, replaced by `******`."""
         for form in self._forms:
             if form in text:
                 text = text.replace(form, HIDDEN)
@@ -168,14 +168,14 @@ class KnownSecrets:
         return text
 
     def hide_json(self, text: str) -> str:
-        """JSON with the same done to each string that is a value, so that it stays JSON with the same fields."""
+        """Return the JSON with secrets hidden in its string values, so that it stays JSON with the same fields."""
         if self.hide(text) == text:
             return text
         return _JSON_STRING.sub(lambda match: match[0] if match[2] else f'"{self.hide(match[1])}"', text)
 
 
 def _names_a_secret(text: str) -> bool:
-    """Whether a search for assigned secrets can find one: words are found faster than expressions."""
+    """Return whether to search for assigned secrets: finding words is faster than matching expressions."""
     if "=" not in text:
         return False
     lowered = text.lower()
@@ -192,11 +192,11 @@ def _option(match: re.Match[str]) -> str:
 
 
 def _forms_of(secret: str) -> set[str]:
-    """The forms of a secret: plain, in a URL, in JSON, in a Python literal and in SQL."""
+    """Return the forms of a secret: plain, in a URL, in JSON, in a Python literal and in SQL."""
     as_json = json.dumps(secret)[1:-1]
     forms = {secret, quote(secret, safe=""), quote(secret), unquote(secret), as_json, repr(secret)[1:-1]}
     forms |= {json.dumps(secret, ensure_ascii=False)[1:-1], secret.replace("'", "''")}
-    forms |= {line.strip() for line in secret.splitlines()}  # a log may show each line by itself
+    forms |= {line.strip() for line in secret.splitlines()}  # a log may show each line separately
     return {form for form in forms if _is_distinct(form)}
 
 
@@ -205,12 +205,12 @@ known_secrets: Final = KnownSecrets()
 
 
 def remember(options: Mapping[str, object]) -> None:
-    """Let `hide` know the secrets among options; whatever takes options from a user calls it."""
+    """Make the secrets among options known to `hide`. Any code that accepts options from a user calls this."""
     known_secrets.add(values_to_hide({key: str(value) for key, value in options.items()}))
 
 
 def hide(text: str) -> str:
-    """Text without the secrets that this process knows, and without what looks like a credential.
+    """Return the text with known secrets and everything that looks like a credential hidden.
 
     >>> hide("cannot connect to postgresql://me:pass@db/orders")
     'cannot connect to postgresql://me:******@db/orders'
@@ -221,5 +221,5 @@ def hide(text: str) -> str:
 
 
 def hide_json(text: str) -> str:
-    """JSON without secrets in its values."""
+    """Return the JSON with secrets hidden in its string values."""
     return known_secrets.hide_json(text)

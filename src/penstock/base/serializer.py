@@ -1,4 +1,4 @@
-"""The protocol of a serializer that works on binary streams."""
+"""The interface of serializers that work on binary streams."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ class TypeSerializer(ABC, Generic[T]):
 
     @abstractmethod
     def serialize(self, element: T, stream: BinaryIO) -> None:
-        """Writes one element at the stream's position."""
+        """Write one element at the stream's position."""
 
     @abstractmethod
     def deserialize(self, stream: BinaryIO) -> T:
-        """Reads the element at the stream's position."""
+        """Read the element at the stream's position."""

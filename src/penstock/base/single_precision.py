@@ -1,7 +1,7 @@
-"""Single precision: what becomes of values of a declared FLOAT, for which PyFlink's serializer has four bytes.
+"""Rounding of values with a declared type of FLOAT to single precision, like PyFlink's four-byte serializer.
 
-Only types that hold a FLOAT somewhere have a function that rounds; others cost nothing. Values are copied where they
-change, because the function that made them may still hold them. What does not fit its declared type is left as it is.
+Only types that contain a FLOAT have a rounding function; others cost nothing. Changed values are copied, because the
+function that created them may still hold them. Values that do not match their declared type are left unchanged.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _ELEMENTS: Final = (BasicArrayTypeInfo, ListTypeInfo, ObjectArrayTypeInfo, Primi
 
 
 def single(value: Any) -> Any:
-    """The nearest number of single precision, as a Python float; infinite beyond its range. None stays None."""
+    """Return the nearest single-precision number, as a Python float; infinite beyond its range. None stays None."""
     try:
         rounded: float = _FOUR_BYTES.unpack(_FOUR_BYTES.pack(value))[0]
     except OverflowError:
@@ -43,7 +43,7 @@ def single(value: Any) -> Any:
 
 
 def rounding(type_info: TypeInformation | None) -> Rounding | None:
-    """The function that rounds what is a FLOAT in values of this type; None if there is no FLOAT."""
+    """Return the function that rounds the FLOATs in values of this type, or None if the type contains no FLOAT."""
     if isinstance(type_info, BasicTypeInfo):
         return single if type_info.basic_type is BasicType.FLOAT else None
     if isinstance(type_info, RowTypeInfo):

@@ -1,10 +1,10 @@
-"""Keys of options of tables. They are read where they have an effect, and have no place in the registry of options."""
+"""Keys of table options. They are read where they take effect and are not in the registry of options."""
 
 from __future__ import annotations
 
 from typing import Final
 
-#: options that have an effect
+#: options that take effect
 TABLE_OPTIONS: Final = frozenset(
     {
         "table.builtin-catalog-name",

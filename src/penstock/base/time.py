@@ -1,7 +1,7 @@
-"""Lengths of time and points in time, and the one place that turns either into milliseconds.
+"""Durations and points in time, and the only conversion of either to milliseconds.
 
-Everywhere, Penstock counts time in whole milliseconds since the epoch, UTC. `Duration` keeps nanoseconds, because its
-textual form may hold them. It is rounded down when milliseconds are asked for.
+Penstock counts time in whole milliseconds since the epoch, UTC, everywhere. `Duration` keeps nanoseconds, because its
+text form may contain them. It is rounded down when converted to milliseconds.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _ISO = re.compile(r"P(?:(\d+)D)?(?:T(?=\d)(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)(?:\.(\d
 class Duration:
     """A length of time with nanosecond precision; may be negative.
 
-    Make one with `Duration.of_seconds(5)` and its sisters. Durations compare, hash and pickle by value.
+    Create one with `Duration.of_seconds(5)` and the like. Durations compare, hash and pickle by value.
     """
 
     nanos: int
@@ -50,44 +50,44 @@ class Duration:
 
     @staticmethod
     def of_days(days: int) -> Duration:
-        """A duration of `days` days of 24 hours each."""
+        """Return a duration of `days` days of 24 hours each."""
         return _duration(days, _NANOS_PER_DAY)
 
     @staticmethod
     def of_hours(hours: int) -> Duration:
-        """A duration of `hours` hours."""
+        """Return a duration of `hours` hours."""
         return _duration(hours, _NANOS_PER_HOUR)
 
     @staticmethod
     def of_minutes(minutes: int) -> Duration:
-        """A duration of `minutes` minutes."""
+        """Return a duration of `minutes` minutes."""
         return _duration(minutes, _NANOS_PER_MINUTE)
 
     @staticmethod
     def of_seconds(seconds: int) -> Duration:
-        """A duration of `seconds` seconds."""
+        """Return a duration of `seconds` seconds."""
         return _duration(seconds, _NANOS_PER_SECOND)
 
     @staticmethod
     def of_millis(millis: int) -> Duration:
-        """A duration of `millis` milliseconds."""
+        """Return a duration of `millis` milliseconds."""
         return _duration(millis, _NANOS_PER_MILLI)
 
     @staticmethod
     def of_nanos(nanos: int) -> Duration:
-        """A duration of `nanos` nanoseconds."""
+        """Return a duration of `nanos` nanoseconds."""
         return _duration(nanos, 1)
 
     def to_millis(self) -> int:
-        """The length in milliseconds, rounded down."""
+        """Return the length in milliseconds, rounded down."""
         return self.nanos // _NANOS_PER_MILLI
 
     def to_nanos(self) -> int:
-        """The length in nanoseconds."""
+        """Return the length in nanoseconds."""
         return self.nanos
 
     def to_timedelta(self) -> datetime.timedelta:
-        """The length as a `datetime.timedelta`, rounded down to microseconds."""
+        """Return the length as a `datetime.timedelta`, rounded down to microseconds."""
         return datetime.timedelta(microseconds=self.nanos // _NANOS_PER_MICRO)
 
     def __str__(self) -> str:
@@ -96,7 +96,7 @@ class Duration:
 
 @functools.total_ordering
 class Time:
-    """A length of time in whole milliseconds, the older sister of `Duration`."""
+    """A length of time in whole milliseconds; the predecessor of `Duration`."""
 
     __slots__ = ("_millis",)
 
@@ -105,31 +105,31 @@ class Time:
 
     @staticmethod
     def milliseconds(milliseconds: int) -> Time:
-        """A length of `milliseconds` milliseconds."""
+        """Return a length of `milliseconds` milliseconds."""
         return Time(milliseconds)
 
     @staticmethod
     def seconds(seconds: int) -> Time:
-        """A length of `seconds` seconds."""
+        """Return a length of `seconds` seconds."""
         return Time(_require_int(seconds, "Time") * 1_000)
 
     @staticmethod
     def minutes(minutes: int) -> Time:
-        """A length of `minutes` minutes."""
+        """Return a length of `minutes` minutes."""
         return Time(_require_int(minutes, "Time") * 60_000)
 
     @staticmethod
     def hours(hours: int) -> Time:
-        """A length of `hours` hours."""
+        """Return a length of `hours` hours."""
         return Time(_require_int(hours, "Time") * 3_600_000)
 
     @staticmethod
     def days(days: int) -> Time:
-        """A length of `days` days of 24 hours each."""
+        """Return a length of `days` days of 24 hours each."""
         return Time(_require_int(days, "Time") * 86_400_000)
 
     def to_milliseconds(self) -> int:
-        """The length in milliseconds."""
+        """Return the length in milliseconds."""
         return self._millis
 
     def __eq__(self, other: object) -> bool:
@@ -165,19 +165,19 @@ class Instant:
 
     @staticmethod
     def of_epoch_milli(epoch_milli: int) -> Instant:
-        """The instant `epoch_milli` milliseconds after (or, if negative, before) the epoch."""
+        """Return the instant `epoch_milli` milliseconds after (or, if negative, before) the epoch."""
         seconds, millis = divmod(_require_int(epoch_milli, "Instant"), 1_000)
         return Instant(seconds, millis * _NANOS_PER_MILLI)
 
     def to_epoch_milli(self) -> int:
-        """Milliseconds since the epoch, rounded down."""
+        """Return the milliseconds since the epoch, rounded down."""
         return self.seconds * 1_000 + self.nanos // _NANOS_PER_MILLI
 
 
 def to_millis(value: object) -> int:
-    """Returns a length of time in whole milliseconds, rounded down.
+    """Return a length of time in whole milliseconds, rounded down.
 
-    Takes a `Duration`, a `Time`, a `datetime.timedelta`, or an int, which already counts milliseconds.
+    Accepts a `Duration`, a `Time`, a `datetime.timedelta`, or an int, which is already in milliseconds.
 
     Raises:
         TypeError: for anything else, including bool and float.
@@ -197,12 +197,12 @@ def to_millis(value: object) -> int:
 
 
 def parse_duration(text: str) -> Duration:
-    """Reads a duration as Flink writes it: `10 s`, `500ms`, `1 min`, `2 h`, `1 d`, or ISO-8601 such as `PT1M30S`.
+    """Parse a duration in Flink's format: `10 s`, `500ms`, `1 min`, `2 h`, `1 d`, or ISO-8601 such as `PT1M30S`.
 
-    A bare number counts milliseconds. Case does not matter.
+    A bare number is in milliseconds. Case does not matter.
 
     Raises:
-        ValueError: if the text has no such form.
+        ValueError: if the text is not a duration.
     """
     trimmed = text.strip()
     labelled = _LABELLED.match(trimmed)
@@ -218,9 +218,9 @@ def parse_duration(text: str) -> Duration:
 
 
 def format_duration(value: Duration | Time | datetime.timedelta | int) -> str:
-    """Writes a length of time in the largest unit that is exact: 90,000 ms as `90 s`.
+    """Format a length of time in the largest unit that is exact: 90,000 ms as `90 s`.
 
-    The text reads back with `parse_duration` unless the length is negative. An int counts milliseconds.
+    `parse_duration` reads the text back unless the length is negative. An int is in milliseconds.
 
     Raises:
         TypeError: if `value` is not a length of time.

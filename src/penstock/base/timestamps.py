@@ -1,4 +1,4 @@
-"""Timestamps: a timestamp is an int, milliseconds since the epoch. Everything else is refused, with the remedy."""
+"""Timestamps: ints in milliseconds since the epoch. Everything else is rejected with a remedy."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _LAST_MS: Final = 2**63 - 1
 
 
 def whole_ms(timestamp: Any, what: str) -> int:
-    """The timestamp as a plain int; `what` says what returned it, for the error.
+    """Return the timestamp as a plain int; `what` names the function that returned it, for the error message.
 
     Raises:
-        MisuseError: if it is not a whole number, of Python's or numpy's.
+        MisuseError: if it is not an integer of Python or numpy.
     """
     whole = _whole(timestamp)
     if whole is not None:
@@ -29,10 +29,10 @@ def whole_ms(timestamp: Any, what: str) -> int:
 
 
 def timer_ms(timestamp: Any, call: str) -> int:
-    """The time of a timer as a plain int; `call` names the method that was given it, for the error.
+    """Return the time of a timer as a plain int; `call` names the method that received it, for the error message.
 
     Raises:
-        MisuseError: if it is not a whole number, of Python's or numpy's, or does not fit into 64 bits.
+        MisuseError: if it is not an integer of Python or numpy, or does not fit into 64 bits.
     """
     whole = _whole(timestamp)
     shown = f"{call} was given {short_repr(timestamp, _TEXT_CHARS_MAX)} ({type(timestamp).__name__})"
@@ -68,7 +68,7 @@ def _timer_remedy(timestamp: Any) -> str:
 
 
 def _is_moment(timestamp: Any) -> bool:
-    """Whether it is a numpy date or time: these can serve as an index too, but in units of their own."""
+    """Return whether it is a numpy date or time. These support `__index__` too, but in their own units."""
     return type(timestamp).__name__ in ("datetime64", "timedelta64")
 
 

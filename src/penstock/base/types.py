@@ -1,4 +1,4 @@
-"""Rows: the record type of tables, and of streams whose fields have names."""
+"""Rows: the record type of tables, and of streams with named fields."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["Row", "RowKind"]
 
 
 class RowKind(Enum):
-    """What a row does to the table that a changelog describes."""
+    """The kind of a row in a changelog."""
 
     INSERT = 0
     UPDATE_BEFORE = 1
@@ -21,7 +21,7 @@ class RowKind(Enum):
 
     @property
     def short_string(self) -> str:
-        """The two characters that name this kind in print: `+I`, `-U`, `+U` or `-D`."""
+        """The short form in print: `+I`, `-U`, `+U` or `-D`."""
         return _SHORT_STRINGS[self.value]
 
 
@@ -31,25 +31,25 @@ _SHORT_STRINGS = ("+I", "-U", "+U", "-D")
 class Row:
     """A record of fields by position, and by name where names are known.
 
-    Positional values make a row without names, keyword arguments one with names, in the order written:
+    Positional values create a row without names, keyword arguments one with names, in the given order:
 
     >>> row = Row(name="Alice", age=11)
     >>> row["name"], row.age, row[0]
     ('Alice', 11, 'Alice')
 
-    A row of names, when called, makes rows with these names:
+    Calling a row of names creates rows with these names:
 
     >>> Person = Row("name", "age")
     >>> Person("Alice", 11)
     Row(name='Alice', age=11)
 
-    Where a row has no names, its fields are `f0`, `f1`, and so on, as `Types.ROW` calls them:
+    The fields of a row without names are `f0`, `f1`, and so on, as in `Types.ROW`:
 
     >>> Row("Alice", 11).f1
     11
 
-    `repr` shows names and values as Python; `str` shows the row as Flink prints it, `+I[Alice, 11]`. Rows are equal
-    when kind, names and values are. Fields may be replaced by `row[0] = x`, so a row used as a key must not be changed.
+    `repr` shows names and values as Python; `str` shows the row as Flink prints it, `+I[Alice, 11]`. Rows are equal if
+    kind, names and values are. Fields can be assigned with `row[0] = x`, so a row used as a key must not be changed.
 
     Raises:
         ValueError: if both positional and keyword arguments are given.
@@ -74,13 +74,13 @@ class Row:
 
     @staticmethod
     def of_kind(row_kind: RowKind, *args: Any, **kwargs: Any) -> Row:
-        """A row of the given kind, with values as for `Row` itself."""
+        """Return a row of the given kind, with values as for `Row` itself."""
         row = Row(*args, **kwargs)
         row._row_kind = row_kind
         return row
 
     def as_dict(self, recursive: bool = False) -> dict[Any, Any]:
-        """The fields as a dict from name to value; `recursive` also turns nested rows into dicts.
+        """Return the fields as a dict from name to value; `recursive` also converts nested rows to dicts.
 
         Raises:
             TypeError: if the row has no field names.
@@ -91,11 +91,11 @@ class Row:
         return dict(zip(self._fields, values, strict=False))
 
     def get_row_kind(self) -> RowKind:
-        """What this row does to the table it belongs to; `RowKind.INSERT` unless set otherwise."""
+        """Return the kind of this row in a changelog; `RowKind.INSERT` unless set otherwise."""
         return self._row_kind
 
     def set_row_kind(self, row_kind: RowKind) -> None:
-        """Sets what this row does to the table it belongs to."""
+        """Set the kind of this row in a changelog."""
         self._row_kind = row_kind
 
     @property
@@ -104,21 +104,21 @@ class Row:
         return self._fields is not None
 
     def set_field_names(self, field_names: Sequence[Any]) -> None:
-        """Gives names to the fields, in order."""
+        """Set the names of the fields, in order."""
         self._fields = tuple(field_names)
 
     def get_fields_by_names(self, names: Sequence[Any]) -> list[Any]:
-        """The values of the named fields, in the order asked for; all values when the row has no names.
+        """Return the values of the named fields, in the order requested; all values if the row has no names.
 
         Raises:
-            UnknownFieldError: if a name is not among the row's.
+            UnknownFieldError: if the row has no field of a requested name.
         """
         if self._fields is None:
             return list(self._values)
         return [self[name] for name in names]
 
     def __call__(self, *args: Any) -> Row:
-        """A row with these values whose names are the values of this one.
+        """Return a row with the given values, named by this row's values.
 
         Raises:
             ValueError: if there are more values than names.
@@ -147,8 +147,8 @@ class Row:
             self._values[self._index(key)] = value
 
     def __getattr__(self, item: str) -> Any:
-        # Reached only for names that are not attributes of the class. Leading underscores are never fields, so that
-        # pickle and copy, which probe for such names before the slots are filled, get their answer.
+        # Reached only for names that are not attributes of the class. Names with leading underscores are never fields,
+        # so pickle and copy, which probe for such names before the slots are filled, get an AttributeError.
         if not item.startswith("_"):
             try:
                 return self._values[self._index(item)]
@@ -183,8 +183,8 @@ class Row:
         return _make_row_of_kind(self._row_kind.value, self._fields, *self._values)
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> tuple[Any, ...]:
-        # Most rows are inserts, and carry no kind. The tuple of names is shared by the rows of one maker, and pickle
-        # writes a shared object once.
+        # Most rows are inserts and are pickled without a kind. Rows from one producer share their tuple of names, and
+        # pickle writes a shared object once.
         if self._row_kind is not RowKind.INSERT:
             return _make_row_of_kind, (self._row_kind.value, self._fields, *self._values)
         if self._fields is None:
@@ -192,7 +192,7 @@ class Row:
         return _make_row, (self._fields, *self._values)
 
     def _index(self, name: Any) -> int:
-        """The position of the field called `name`."""
+        """Return the position of the field called `name`."""
         if self._fields is not None:
             try:
                 index = self._fields.index(name)
@@ -202,7 +202,7 @@ class Row:
                 if index < len(self._values):
                     return index
         elif isinstance(name, str) and name[:1] == "f" and name[1:].isdecimal():
-            # `Types.ROW` calls the fields of rows without names so.
+            # The name that `Types.ROW` gives to fields of rows without names.
             index = int(name[1:])
             if index < len(self._values) and name == f"f{index}":
                 return index
@@ -210,7 +210,7 @@ class Row:
 
 
 def values_by_names(row: Row, names: tuple[str, ...]) -> Sequence[Any]:
-    """The values of a row in the order of `names` if these are the row's names in any order, otherwise as they are."""
+    """Return a row's values in the order of `names` if these are the row's names in any order, otherwise unchanged."""
     fields = row._fields
     if fields is None or fields == names or len(fields) != len(names) or {*fields} != {*names}:
         return row._values
@@ -219,21 +219,21 @@ def values_by_names(row: Row, names: tuple[str, ...]) -> Sequence[Any]:
 
 
 def _make_row(fields: tuple[Any, ...] | None, *values: Any) -> Row:
-    """Rebuilds a row with names."""
+    """Rebuild a row with names."""
     row = Row(*values)
     row._fields = fields
     return row
 
 
 def _make_row_of_kind(row_kind_value: int, fields: tuple[Any, ...] | None, *values: Any) -> Row:
-    """Rebuilds a row that is not an insert."""
+    """Rebuild a row that is not an insert."""
     row = _make_row(fields, *values)
     row._row_kind = RowKind(row_kind_value)
     return row
 
 
 def _unpack(value: Any) -> Any:
-    """`value` with every row in it, also inside lists, tuples and dicts, as a dict where it has names."""
+    """Return `value` with all rows in it, including those in lists, tuples and dicts, converted to dicts if named."""
     if isinstance(value, Row):
         return value.as_dict(True)
     if isinstance(value, (list, tuple)) and not hasattr(value, "_fields"):
@@ -244,7 +244,7 @@ def _unpack(value: Any) -> Any:
 
 
 def _render(value: Any) -> str:
-    """A value as Flink prints it inside a row."""
+    """Format a value as Flink prints it inside a row."""
     if value is None:
         return "null"
     if isinstance(value, bool):

@@ -1,6 +1,6 @@
-"""Keys of a configuration that no option has: typing errors, and Flink options that mean nothing here.
+"""Unknown configuration keys: typos, and Flink options that have no effect here.
 
-Only keys under the prefixes of Flink and Penstock are looked at. Others are the user's own.
+Only keys under the prefixes of Flink and Penstock are checked. All others belong to the user.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ _PREFIXES: Final = (
     "web.",
 )
 
-#: Options of things that the user names: those who make the things read and check them.
+#: Options of reporters that the user names; the code that creates the reporters checks them.
 _NAMED: Final = ("metrics.reporter.", "traces.reporter.")
 
-#: Flink's keys that others have replaced, in Flink as here.
+#: Flink's keys that newer ones have replaced, in Flink and here.
 _OLDER_NAMES: Final = {
     "state.backend": "state.backend.type",
     "state.backend.local-recovery": "execution.state-recovery.from-local",
@@ -55,7 +55,7 @@ _OLDER_NAMES: Final = {
     "restart-strategy": "restart-strategy.type",
 }
 
-#: What Flink has below its prefixes and Penstock lacks: keys, and beginnings of keys that end in a dot or a hyphen.
+#: Flink's options that Penstock lacks: keys, and prefixes of keys, which end in a dot or a hyphen.
 _NOT_HERE: Final = (
     "cluster.",
     "execution.batch-shuffle-mode",
@@ -98,20 +98,20 @@ _NOT_HERE: Final = (
     "state.backend.forst.",
     "state.backend.incremental",
     "state.backend.latency-track.",
-    "state.backend.rocksdb.",  # memory.high-prio-pool-ratio too: rocksdict makes no cache with such a pool
+    "state.backend.rocksdb.",  # includes memory.high-prio-pool-ratio: rocksdict has no such cache pool
     "state.changelog.",
     "state.latency-track.",
     "taskmanager.",
     "web.",
 )
 
-#: How similar (0 to 1) a key must be that may have been meant, and one that surely was.
+#: The least similarity (0 to 1) of a key to be suggested, and of one that counts as a typo.
 _LIKENESS_MIN: Final = 0.75
 _TYPING_ERROR_MIN: Final = 0.9
 
 
 def unknown_options(keys: Iterable[str]) -> dict[str, str]:
-    """A sentence for each of these keys that is under a prefix of Flink's or Penstock's, and that no option has."""
+    """Return a message for each key under a prefix of Flink's or Penstock's that is not an option."""
     return {key: _told(key) for key in sorted(keys) if _is_unknown(key)}
 
 

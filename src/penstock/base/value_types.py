@@ -1,7 +1,7 @@
-"""How the value of a configuration option is read and written.
+"""Conversion of option values from and to text.
 
-A `Configuration` holds what it was given, text or a native value. A `ValueType` turns either into the one Python type
-an option promises. All of them accept text, because that is what files and command lines bring.
+A `Configuration` holds the values it was given, text or native. A `ValueType` converts either to the one Python type
+that an option promises. All types accept text, because files and command lines provide text.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class ValueType(Generic[T]):
-    """A name for people and the conversion, which raises ValueError or TypeError with a reason."""
+    """A human-readable name, and a conversion that raises ValueError or TypeError with a reason."""
 
     name: str
     convert: Callable[[object], T]
 
 
 def render(value: object) -> str:
-    """Writes a configuration value as text, so that the types below read it back."""
+    """Format a configuration value as text that the types below can parse."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, (Duration, Time, datetime.timedelta)):
@@ -132,9 +132,9 @@ def _to_token(value: object) -> str:
 
 
 STRING: ValueType[str] = ValueType("string", render)
-#: Text that opens something, and so is not blank.
+#: Text that grants access; it must not be blank.
 SECRET: ValueType[str] = ValueType("secret", _to_secret)
-#: A secret that a header of HTTP carries.
+#: A secret for an HTTP header.
 TOKEN: ValueType[str] = ValueType("token", _to_token)
 INTEGER: ValueType[int] = ValueType("integer", _to_integer)
 FLOAT: ValueType[float] = ValueType("number", _to_float)
@@ -146,7 +146,7 @@ MAPPING: ValueType[dict[str, str]] = ValueType("map", _to_mapping)
 
 
 def choice(*values: str, aliases: Mapping[str, str] | None = None) -> ValueType[str]:
-    """One of a few words, compared without regard to case; the result is spelled as in `values`."""
+    """Return a type that allows a few words, compared ignoring case; the result is spelled as in `values`."""
     known = {value.lower(): value for value in values} | dict(aliases or {})
 
     def convert(value: object) -> str:
@@ -160,7 +160,7 @@ def choice(*values: str, aliases: Mapping[str, str] | None = None) -> ValueType[
 
 
 def list_of(item_type: ValueType[T]) -> ValueType[list[T]]:
-    """A list, written `a;b;c` or `[a, b, c]`."""
+    """Return a type of lists, written `a;b;c` or `[a, b, c]`."""
 
     def convert(value: object) -> list[T]:
         items: Any = parse_list(value) if isinstance(value, str) else value
@@ -172,9 +172,9 @@ def list_of(item_type: ValueType[T]) -> ValueType[list[T]]:
 
 
 def parse_list(text: str) -> list[str]:
-    """Splits `a;b;c`, or `[a, b, c]` as YAML writes it; an item with a separator in it is quoted.
+    """Split `a;b;c`, or `[a, b, c]` as in YAML; an item that contains a separator is quoted.
 
-    Empty text has no item.
+    Empty text is an empty list.
     """
     trimmed = text.strip()
     if trimmed.startswith("[") and trimmed.endswith("]"):
@@ -185,10 +185,10 @@ def parse_list(text: str) -> list[str]:
 
 
 def split_quoted(text: str, separator: str, openers: str = "", maxsplit: int = -1) -> list[str]:
-    """Splits at separators outside quotes; the quotes stay, blanks around parts go.
+    """Split at separators outside quotes; quotes are kept, surrounding blanks are stripped.
 
-    A part that starts with a single or double quote ends with the same; doubled, that quote stands for itself. A quote
-    may also follow one of the characters in `openers`.
+    A part that starts with a single or double quote ends with the same quote; a doubled quote stands for itself. A
+    quote may also follow one of the characters in `openers`.
 
     Raises:
         ValueError: if a quote is not closed.

@@ -1,8 +1,8 @@
-"""How a stream gets its event time: `WatermarkStrategy`, a frozen description that the runtime carries out.
+"""Event time of streams: `WatermarkStrategy`, a frozen description that the runtime executes.
 
 A watermark `w` says that no more records with a timestamp of `w` or less are expected. If `max_ts` is the largest
-timestamp seen, the watermark of the bounded strategy is `max_ts - out_of_orderness_ms - 1`. Monotonous timestamps are
-the bounded strategy with 0. All times are milliseconds since the epoch, UTC.
+timestamp seen, the watermark of the bounded strategy is `max_ts - out_of_orderness_ms - 1`. The strategy for monotonous
+timestamps is the bounded one with 0. All times are milliseconds since the epoch, UTC.
 """
 
 from __future__ import annotations
@@ -36,91 +36,91 @@ _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 
 class TimestampAssigner(ABC):
-    """Gives each record its event time."""
+    """Assigns event time to records."""
 
     @abstractmethod
     def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
-        """Returns the event time of a record, in milliseconds since the epoch.
+        """Return the event time of a record, in milliseconds since the epoch.
 
         Args:
             value: the record.
-            record_timestamp: the timestamp the record has so far, such as Kafka's; `NO_TIMESTAMP` if it has none.
+            record_timestamp: the record's current timestamp, such as Kafka's; `NO_TIMESTAMP` if it has none.
         """
 
 
 class WatermarkOutput(ABC):
-    """Where a generator emits its watermarks, and says whether its stream is idle."""
+    """Receives a generator's watermarks and idleness."""
 
     @abstractmethod
     def emit_watermark(self, watermark: Any) -> None:
-        """Emit a watermark: milliseconds, or an object whose `timestamp` is that. The stream is active from then on.
+        """Emit a watermark: milliseconds, or an object with a `timestamp` in milliseconds. The stream becomes active.
 
-        One that is not higher than the last one has no effect.
+        A watermark that is not higher than the last one has no effect.
         """
 
     @abstractmethod
     def mark_idle(self) -> None:
-        """The stream no longer holds back the event time of others, until `mark_active` or a watermark."""
+        """Mark the stream idle: it does not hold back the event time of others until `mark_active` or a watermark."""
 
     @abstractmethod
     def mark_active(self) -> None:
-        """The stream holds back others again."""
+        """Mark the stream active: it holds back others again."""
 
 
 class WatermarkGenerator(ABC):
-    """Decides on watermarks by its own rules; each source split has its own generator.
+    """Generates watermarks by its own rules; each source split has its own generator.
 
-    Flink's form of the methods has an output, to which a generator emits watermarks and says that its stream is idle.
-    A method without that parameter returns a watermark instead.
+    In Flink's form, the methods take an output, on which the generator emits watermarks and marks its stream idle. A
+    method without that parameter returns a watermark instead.
     """
 
     @abstractmethod
     def on_event(self, value: Any, timestamp_ms: int, output: WatermarkOutput) -> int | None:
-        """Sees a record and its event time.
+        """Process a record and its event time.
 
         Returns:
-            None; without the parameter `output`, a watermark in milliseconds to emit at once, or None.
+            None if the method takes `output`; otherwise a watermark in milliseconds to emit at once, or None.
         """
 
     @abstractmethod
     def on_periodic_emit(self, output: WatermarkOutput) -> int | None:
-        """Called every `pipeline.auto-watermark-interval`.
+        """Emit a periodic watermark; called every `pipeline.auto-watermark-interval`.
 
         Returns:
-            None; without the parameter `output`, a watermark in milliseconds to emit, or None.
+            None if the method takes `output`; otherwise a watermark in milliseconds to emit, or None.
         """
 
 
 class BatchWatermarks(ABC):
-    """Gives the records of one stream or split their times, and decides on watermarks, a batch at a time.
+    """Assigns timestamps to the records of one stream or split and generates watermarks, a batch at a time.
 
-    It is for layers above streams of records, such as tables; programs have `WatermarkGenerator`.
+    Used by layers above streams of records, such as tables; user programs use `WatermarkGenerator`.
     """
 
-    #: the tag of the side output with the records that `assign` leaves out; None if it leaves out none
+    #: the side output tag for records that `assign` leaves out; None if it never does
     side_tag: str | None = None
 
     @abstractmethod
     def assign(self, batch: Any) -> Any:
-        """The batch with timestamps. Records without an event time may be left out."""
+        """Return the batch with timestamps. It may leave out records without an event time."""
 
     def left_out(self) -> Any | None:
-        """The records that the last `assign` left out, or None."""
+        """Return the records that the last `assign` left out, or None."""
         return None
 
     @abstractmethod
     def follow(self, batch: Any) -> Iterable[tuple[Any, int | None]]:
-        """The batch in parts, each with the watermark (ms) that follows it, or None for none."""
+        """Return the batch in parts, each with the watermark (ms) that follows it, or None."""
 
 
 @dataclass(frozen=True, slots=True)
 class WatermarkAlignment:
-    """Holds back sources that run ahead of the slowest in their group.
+    """Holds back sources that run ahead of the slowest one in their group.
 
     Attributes:
-        group: sources with the same group name are aligned.
-        max_drift_ms: how far, in milliseconds, a source may be ahead of the group's least watermark.
-        update_interval_ms: how often sources report and are told, in milliseconds.
+        group: the group's name; sources with the same group name are aligned.
+        max_drift_ms: how far, in milliseconds, a source may be ahead of the group's lowest watermark.
+        update_interval_ms: how often sources report and are updated, in milliseconds.
     """
 
     group: str
@@ -130,18 +130,18 @@ class WatermarkAlignment:
 
 @dataclass(frozen=True, slots=True)
 class WatermarkStrategy:
-    """Where timestamps come from and how watermarks follow them; immutable, each `with_` method returns a new one.
+    """How timestamps and watermarks are generated; immutable, each `with_` method returns a new strategy.
 
     Attributes:
-        kind: "none" for no watermarks at all, "bounded" for the largest timestamp minus a bound, "ingestion" for
-            the clock, "custom" for a generator, "batches" for one that is handed batches.
-        out_of_orderness_ms: by how much records may be late against each other, for "bounded".
-        timestamp_assigner: a function of record and present timestamp (or None) that gives the event time in
-            milliseconds; None to keep the timestamps the source sets.
-        idleness_ms: after how long without records a split is idle and no longer holds the watermark back; None for
-            never.
-        alignment: which group of sources to stay close to; None for none.
-        generator_factory: makes the generator of a "custom" strategy, or one of "batches".
+        kind: "none" for no watermarks, "bounded" for the largest timestamp minus a bound, "ingestion" for the clock,
+            "custom" for a generator, "batches" for a generator over batches.
+        out_of_orderness_ms: how far out of order records may be, for "bounded".
+        timestamp_assigner: a function of the record and its current timestamp (or None) that returns the event time in
+            milliseconds; None to keep the source's timestamps.
+        idleness_ms: how long a split may have no records before it is idle and stops holding back the watermark; None
+            for never.
+        alignment: the group of sources to stay close to; None without alignment.
+        generator_factory: creates the generator of a "custom" or "batches" strategy.
     """
 
     kind: Literal["none", "bounded", "ingestion", "custom", "batches"]
@@ -153,14 +153,14 @@ class WatermarkStrategy:
 
     @staticmethod
     def for_monotonous_timestamps() -> WatermarkStrategy:
-        """For timestamps that never decrease within a split."""
+        """Return the strategy for timestamps that never decrease within a split."""
         return WatermarkStrategy("bounded")
 
     @staticmethod
     def for_bounded_out_of_orderness(
         max_out_of_orderness: Duration | Time | datetime.timedelta | int,
     ) -> WatermarkStrategy:
-        """For records that come at most this much later than the latest one; an int counts milliseconds.
+        """Return the strategy for records that are at most this much older than the latest; an int is in milliseconds.
 
         Raises:
             TypeError: if the bound is not a length of time.
@@ -170,17 +170,17 @@ class WatermarkStrategy:
 
     @staticmethod
     def no_watermarks() -> WatermarkStrategy:
-        """For programs without event time."""
+        """Return the strategy for programs without event time."""
         return WatermarkStrategy("none")
 
     @staticmethod
     def for_ingestion_time() -> WatermarkStrategy:
-        """Event time is the time by the worker's clock at which a record comes here, so no record is ever late."""
+        """Return the strategy whose event time is the arrival time by the worker's clock, so no record is ever late."""
         return WatermarkStrategy("ingestion")
 
     @staticmethod
     def for_generator(generator_factory: Callable[[], WatermarkGenerator]) -> WatermarkStrategy:
-        """For watermarks by rules of the user's own; the factory is called once for each source split.
+        """Return the strategy for user-defined watermarks; the factory is called once for each source split.
 
         Raises:
             TypeError: if the factory cannot be called.
@@ -191,22 +191,22 @@ class WatermarkStrategy:
 
     @staticmethod
     def for_batches(generator_factory: Callable[[], BatchWatermarks]) -> WatermarkStrategy:
-        """For timestamps and watermarks that are worked out for whole batches; see `BatchWatermarks`."""
+        """Return the strategy that computes timestamps and watermarks for whole batches; see `BatchWatermarks`."""
         return WatermarkStrategy("batches", generator_factory=generator_factory)
 
     def with_timestamp_assigner(
         self, timestamp_assigner: TimestampAssigner | Callable[[Any], int] | Callable[[Any, int], int]
     ) -> WatermarkStrategy:
-        """The same strategy with timestamps from the given assigner.
+        """Return the same strategy with timestamps from the given assigner.
 
         Args:
-            timestamp_assigner: a `TimestampAssigner`, or a function of the record, or of the record and its present
+            timestamp_assigner: a `TimestampAssigner`, or a function of the record, or of the record and its current
                 timestamp. Parameters with a default do not count, so `lambda r, field="ts": r[field]` has one. The
-                function gives an int for every record: anything else, None included, fails the job.
+                function returns an int for every record: anything else, including None, fails the job.
 
         Raises:
-            TypeError: if it is none of these.
-            ValueError: if the strategy is that of ingestion time, where the clock gives the timestamps.
+            TypeError: if it is something else.
+            ValueError: if the strategy is that of ingestion time, where the clock sets the timestamps.
         """
         if self.kind == "ingestion":
             raise WrongValueError(
@@ -215,19 +215,19 @@ class WatermarkStrategy:
         return replace(self, timestamp_assigner=_normalised(timestamp_assigner))
 
     def with_timestamp_column(self, column: str) -> WatermarkStrategy:
-        """The same strategy with timestamps from a column, or from a field of that name: integers (ms), or moments.
+        """Return the same strategy with timestamps from a column, or a field of that name: integers (ms), or datetimes.
 
-        Batches of columns are then never read record by record. Moments without a zone are UTC.
+        Batches of columns are then never read record by record. Datetimes without a time zone are UTC.
 
         Raises:
-            ValueError: if the strategy is that of ingestion time, where the clock gives the timestamps.
+            ValueError: if the strategy is that of ingestion time, where the clock sets the timestamps.
         """
         if self.kind == "ingestion":
             raise WrongValueError("ingestion time takes its timestamps from the clock: leave out the timestamp column")
         return replace(self, timestamp_assigner=ColumnAssigner(column))
 
     def with_idleness(self, idle_timeout: Duration | Time | datetime.timedelta | int) -> WatermarkStrategy:
-        """The same strategy with splits that are idle after this long without records; an int counts milliseconds.
+        """Return the same strategy with splits idle after this long without records; an int is in milliseconds.
 
         Raises:
             TypeError: if the timeout is not a length of time.
@@ -241,17 +241,17 @@ class WatermarkStrategy:
         max_allowed_watermark_drift: Duration | Time | datetime.timedelta | int,
         update_interval: Duration | Time | datetime.timedelta | int | None = None,
     ) -> WatermarkStrategy:
-        """The same strategy, aligned with the other sources of a group; ints count milliseconds.
+        """Return the same strategy, aligned with the other sources of a group; ints are in milliseconds.
 
         Args:
             watermark_group: the group's name.
-            max_allowed_watermark_drift: how far a source may run ahead of the slowest.
-            update_interval: how often sources report and are told; None for one second.
+            max_allowed_watermark_drift: how far a source may run ahead of the slowest one.
+            update_interval: how often sources report and are updated; None for one second.
 
         Raises:
             TypeError: if an argument is not a length of time.
-            ValueError: if the drift is negative, the interval not positive, the group's name empty, or the strategy
-                without watermarks, for which the others of the group would wait for ever.
+            ValueError: if the drift is negative, the interval not positive, the group's name empty, or the strategy has
+                no watermarks, because the rest of the group would wait forever.
         """
         if self.kind == "none":
             raise WrongValueError(
@@ -278,13 +278,13 @@ class OneArgumentAssigner:
         return self.function(value)
 
     def extend(self, target: list[int], values: list[Any], record_timestamps: list[int] | None) -> None:
-        """Appends the timestamps of many records, up to the one for which the function raises."""
+        """Append the timestamps of many records, up to the first record that makes the function raise."""
         target.extend(map(self.function, values))
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnAssigner:
-    """Takes timestamps from a column, or from the field of that name where records are not columns."""
+    """Takes timestamps from a column, or from the field of that name if records are not columns."""
 
     column: str
 
@@ -293,13 +293,13 @@ class ColumnAssigner:
         return _millis_of(moment) if isinstance(moment, datetime.datetime) else moment
 
     def extend(self, target: list[int], values: list[Any], record_timestamps: list[int] | None) -> None:
-        """Appends the timestamps of many records, up to the one that has none."""
+        """Append the timestamps of many records, up to the first record without one."""
         target.extend(self(value, None) for value in values)
 
 
 @dataclass(frozen=True, slots=True)
 class TwoArgumentsAssigner:
-    """Calls a function of record and timestamp, with `NO_TIMESTAMP` for none."""
+    """Calls a function of the record and its timestamp, which is `NO_TIMESTAMP` if the record has none."""
 
     function: Callable[[Any, int], int]
 
@@ -307,14 +307,14 @@ class TwoArgumentsAssigner:
         return self.function(value, NO_TIMESTAMP if record_timestamp is None else record_timestamp)
 
     def extend(self, target: list[int], values: list[Any], record_timestamps: list[int] | None) -> None:
-        """Appends the timestamps of many records, up to the one for which the function raises."""
+        """Append the timestamps of many records, up to the first record that makes the function raise."""
         target.extend(
             map(self.function, values, repeat(NO_TIMESTAMP) if record_timestamps is None else record_timestamps)
         )
 
 
 def _millis_of(moment: datetime.datetime) -> int:
-    """Milliseconds since the epoch, rounded down."""
+    """Return the milliseconds since the epoch, rounded down."""
     aware = moment if moment.tzinfo is not None else moment.replace(tzinfo=datetime.UTC)
     return (aware - _EPOCH) // datetime.timedelta(milliseconds=1)
 
@@ -336,7 +336,7 @@ def _normalised(assigner: Any) -> OneArgumentAssigner | TwoArgumentsAssigner:
 
 
 def _required_arguments(function: Callable[..., Any]) -> int:
-    """How many positional arguments a function requires; 1 for built-ins that do not say."""
+    """Return how many positional arguments a function requires; 1 for built-ins without a signature."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):

@@ -1,7 +1,7 @@
-"""Lines on the standard output that no other thread's line ends up in.
+"""Writes to the standard output that keep the lines of different threads apart.
 
-`print` hands its arguments and its line end over one by one. While a program's thread is between two of them, a sink or
-a report of a job may print from another.
+`print` writes its arguments and the line end one at a time. Between two of them, a sink or a job report may print from
+another thread.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from io import TextIOWrapper
 
 
 def keep_lines_whole() -> None:
-    """Make the standard output hold back a line that is not at its end. A program's process does this as it begins."""
+    """Make the standard output buffer incomplete lines. The process of a user's program calls this at startup."""
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(line_buffering=True, write_through=False)
 
 
 def print_lines(text: str) -> None:
-    """Write whole lines at once, before a line that another thread has begun, where that is held back."""
+    """Write whole lines at once, ahead of an incomplete line of another thread that is still buffered."""
     output = sys.stdout
     if type(output) is not TextIOWrapper or not output.line_buffering or output.write_through:
         output.write(text)

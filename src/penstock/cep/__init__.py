@@ -1,4 +1,4 @@
-"""Complex event processing: patterns of events in streams, as in Flink's library FlinkCEP.
+"""Complex event processing: patterns of events in streams, like Flink's FlinkCEP library.
 
 >>> from penstock.cep import Pattern
 >>> pattern = Pattern.begin("start").where(lambda event: event < 10).followed_by("end").where(lambda event: event >= 10)

@@ -1,4 +1,4 @@
-"""What happens to other matches after a match was found."""
+"""After-match skip strategies: how a match affects other matches."""
 
 from __future__ import annotations
 
@@ -10,41 +10,47 @@ from penstock.core.patterns.skipping import Skip, SkipStrategy
 
 @dataclass(frozen=True)
 class AfterMatchSkipStrategy:
-    """Which partial matches, and matches that wait, die with a match.
+    """Decides which partial matches and pending matches a match discards.
 
-    Except with `no_skip()`, matches leave in the order of their first events: one waits while a partial match that
-    began earlier lives.
+    Except with `no_skip()`, matches are emitted in the order of their first events: a match waits as long as there is a
+    partial match that began earlier.
     """
 
     _skip: SkipStrategy
 
     @staticmethod
     def no_skip() -> AfterMatchSkipStrategy:
-        """None: all matches come, when they are complete. The default."""
+        """Discard nothing: all matches are emitted when they are complete. The default."""
         return AfterMatchSkipStrategy(SkipStrategy(Skip.NO_SKIP))
 
     @staticmethod
     def skip_to_next() -> AfterMatchSkipStrategy:
-        """Those that began with the event with which the match began."""
+        """Discard matches that began with the same event as the match."""
         return AfterMatchSkipStrategy(SkipStrategy(Skip.TO_NEXT))
 
     @staticmethod
     def skip_past_last_event() -> AfterMatchSkipStrategy:
-        """Those that began before the match ended."""
+        """Discard matches that began before the match ended."""
         return AfterMatchSkipStrategy(SkipStrategy(Skip.PAST_LAST))
 
     @staticmethod
     def skip_to_first(pattern_name: str) -> AfterMatchSkipStrategy:
-        """Those that began before the first event of a stage in the match; none where the match has no such event."""
+        """Discard matches that began before the match's first event of a stage.
+
+        Nothing if the match has no such event.
+        """
         return AfterMatchSkipStrategy(SkipStrategy(Skip.TO_FIRST, _named(pattern_name)))
 
     @staticmethod
     def skip_to_last(pattern_name: str) -> AfterMatchSkipStrategy:
-        """Those that began before the last event of a stage in the match; none where the match has no such event."""
+        """Discard matches that began before the match's last event of a stage.
+
+        Nothing if the match has no such event.
+        """
         return AfterMatchSkipStrategy(SkipStrategy(Skip.TO_LAST, _named(pattern_name)))
 
     def throw_exception_on_miss(self) -> AfterMatchSkipStrategy:
-        """The same strategy; the job fails if a match has no event to skip to, or it is the match's first one.
+        """Return the same strategy, failing the job if a match has no event to skip to or that is its first one.
 
         Raises:
             TypeError: unless the strategy skips to an event of a stage.
@@ -54,16 +60,16 @@ class AfterMatchSkipStrategy:
         return AfterMatchSkipStrategy(replace(self._skip, fails_on_miss=True))
 
     def is_skip_strategy(self) -> bool:
-        """Whether any match may be skipped."""
+        """Return whether the strategy can skip matches."""
         return self._skip.skip is not Skip.NO_SKIP
 
     def get_pattern_name(self) -> str | None:
-        """The stage to whose event it skips, if it does."""
+        """Return the stage to whose event the strategy skips, or None."""
         return self._skip.stage or None
 
     @property
     def engine_strategy(self) -> SkipStrategy:
-        """The same for the engine."""
+        """The strategy for the pattern engine."""
         return self._skip
 
 

@@ -1,4 +1,4 @@
-"""From the patterns of the API to those of the engine, and what is refused on the way."""
+"""Conversion of the API's patterns to the engine's, with validation."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _CONTIGUITIES = {
     ConsumingStrategy.NOT_NEXT: Contiguity.NOT_NEXT,
     ConsumingStrategy.NOT_FOLLOW: Contiguity.NOT_FOLLOWED,
 }
-#: what Flink calls the end of a pattern
+#: Flink's name for the end of a pattern
 _END = "$endState$"
 
 
 def search_of(pattern: Pattern, compare: Callable[[Any, Any], int] | None = None) -> PatternSearch:
-    """What the operator of a pattern is told to look for.
+    """Build the search that a pattern's operator runs.
 
     Raises:
         MalformedPatternException: if the parts of the pattern do not fit together.
@@ -39,7 +39,7 @@ def search_of(pattern: Pattern, compare: Callable[[Any, Any], int] | None = None
 
 
 def stages_of(pattern: Pattern) -> list[Pattern]:
-    """The stages and groups of a pattern in order; not those in groups."""
+    """Return the stages and groups of a pattern in order, without the stages inside groups."""
     found: list[Pattern] = []
     stage: Pattern | None = pattern
     while stage is not None:
@@ -98,7 +98,7 @@ class _Building:
         return len(self.conditions) - 1
 
     def check(self, pattern: Pattern, made: engine.Pattern) -> None:
-        """What only the whole pattern tells."""
+        """Check the rules that involve the whole pattern."""
         name = pattern.get_after_match_skip_strategy().get_pattern_name()
         check(name is None or name in self._names, f"the skip strategy names the stage {name!r}, which is not there")
         for stage in made.stages():
@@ -119,5 +119,5 @@ class _Building:
 
 
 def _ms(duration: Duration | None) -> int | None:
-    """A time in ms; none at all is no window."""
+    """Return a duration in ms; None (no window) for None or 0."""
     return None if duration is None else duration.to_millis() or None

@@ -1,4 +1,4 @@
-"""Where patterns meet streams."""
+"""Pattern matching on streams."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from penstock.datastream.data_stream import DataStream
 
 
 class CEP:
-    """Looks for patterns in streams."""
+    """Searches streams for patterns."""
 
     @staticmethod
     def pattern(input: DataStream, pattern: Pattern, comparator: Any = None) -> PatternStream:
-        """Look for a pattern in a stream.
+        """Search a stream for a pattern.
 
         Args:
-            input: a keyed stream, where the pattern is looked for in the events of each key; or a stream without keys,
-                where it is looked for in all events, by one subtask.
-            pattern: what is looked for.
-            comparator: an `EventComparator`, or a callable of two events, for the order of events of equal time; by
-                default they keep the order in which they came.
+            input: a keyed stream, where the pattern is matched against the events of each key; or a stream without
+                keys, where one subtask matches it against all events.
+            pattern: the pattern to search for.
+            comparator: an `EventComparator`, or a callable of two events, that orders events with equal timestamps; by
+                default they stay in order of arrival.
 
         Raises:
             MalformedPatternException: if the parts of the pattern do not fit together.

@@ -1,8 +1,8 @@
-"""What an event has to be for a stage of a pattern to take it.
+"""Conditions that decide whether a stage of a pattern takes an event.
 
-A simple condition only looks at the event. An iterative one also sees the events that the partial match has taken so
-far, so it is asked for every partial match anew, and costs more. `where`, `or_` and `until` take a condition, or a
-plain callable, which is a simple one.
+A simple condition only looks at the event. An iterative condition also sees the events that the partial match has taken
+so far, so it is evaluated separately for each partial match, and costs more. `where`, `or_` and `until` take a
+condition, or a plain callable, which is a simple condition.
 """
 
 from __future__ import annotations
@@ -20,48 +20,48 @@ Test = Callable[..., Any]
 
 
 class IterativeCondition(ABC):
-    """A condition that sees the event, and the events that the partial match has taken so far."""
+    """A condition on the event and the events that the partial match has taken so far."""
 
     Context = ConditionContext
 
     @staticmethod
     def of(function: Callable[[Any, ConditionContext], Any]) -> IterativeCondition:
-        """The condition that calls `function(value, ctx)`."""
+        """Return the condition that calls `function(value, ctx)`."""
         return _OfFunction(_checked(function))
 
     @abstractmethod
     def filter(self, value: Any, ctx: ConditionContext) -> bool:
-        """Whether the condition holds for an event."""
+        """Return whether the condition holds for an event."""
 
     @property
     def is_simple(self) -> bool:
-        """Whether it only looks at the event."""
+        """Whether the condition only looks at the event."""
         return False
 
     def compiled(self) -> Test:
-        """What is called with the event, and unless the condition is simple with its context."""
+        """Return the function to call with the event and, unless the condition is simple, its context."""
         return self.filter
 
     def start(self, runtime_context: RuntimeContext) -> None:  # noqa: B027 - most conditions need nothing
-        """Called before the first event; opens the condition."""
+        """Open the condition; called before the first event."""
 
     def stop(self) -> None:  # noqa: B027 - as above
-        """Called at the end; closes the condition."""
+        """Close the condition; called at the end."""
 
 
 class RichIterativeCondition(IterativeCondition):
-    """An iterative condition that is opened and closed."""
+    """An iterative condition with `open` and `close`."""
 
     _runtime_context: RuntimeContext | None = None
 
     def open(self, runtime_context: RuntimeContext) -> None:
-        """Get ready; runs on the worker, once per subtask and attempt."""
+        """Prepare the condition; runs on the worker, once per subtask and attempt."""
 
     def close(self) -> None:
-        """Release what `open` took."""
+        """Release the resources that `open` acquired."""
 
     def get_runtime_context(self) -> RuntimeContext:
-        """The subtask that asks the condition.
+        """Return the context of the subtask that evaluates the condition.
 
         Raises:
             RuntimeError: before `open`.
@@ -71,12 +71,12 @@ class RichIterativeCondition(IterativeCondition):
         return self._runtime_context
 
     def start(self, runtime_context: RuntimeContext) -> None:
-        """Called before the first event; opens the condition."""
+        """Open the condition; called before the first event."""
         self._runtime_context = runtime_context
         self.open(runtime_context)
 
     def stop(self) -> None:
-        """Called at the end; closes the condition."""
+        """Close the condition; called at the end."""
         self.close()
         self._runtime_context = None
 
@@ -86,12 +86,12 @@ class SimpleCondition(IterativeCondition):
 
     @staticmethod
     def of(function: Callable[[Any], Any]) -> SimpleCondition:  # type: ignore[override]
-        """The condition that calls `function(value)`."""
+        """Return the condition that calls `function(value)`."""
         return _OfSimpleFunction(_checked(function))
 
     @abstractmethod
     def filter(self, value: Any) -> bool:  # type: ignore[override]
-        """Whether the condition holds for an event."""
+        """Return whether the condition holds for an event."""
 
     @property
     def is_simple(self) -> bool:
@@ -122,30 +122,30 @@ class _OfSimpleFunction(SimpleCondition):
 
 
 class SubtypeCondition(SimpleCondition):
-    """Holds for the objects of a class and its subclasses."""
+    """Holds for instances of a class and its subclasses."""
 
     def __init__(self, subtype: type | tuple[type, ...]) -> None:
         self._subtype = subtype
-        isinstance(None, subtype)  # raises TypeError for what is no class
+        isinstance(None, subtype)  # raises TypeError unless it is a class
 
     def filter(self, value: Any) -> bool:  # type: ignore[override]
-        """Whether the event is an object of the class."""
+        """Return whether the event is an instance of the class."""
         return isinstance(value, self._subtype)
 
 
 class _Joined(IterativeCondition):
-    """Made of other conditions."""
+    """A condition composed of other conditions."""
 
     def __init__(self, *parts: Any) -> None:
         self._parts = tuple(map(as_condition, parts))
 
     @property
     def is_simple(self) -> bool:
-        """Whether all parts are."""
+        """Whether all parts are simple."""
         return all(part.is_simple for part in self._parts)
 
     def filter(self, value: Any, ctx: ConditionContext) -> bool:
-        """Whether the condition holds for an event."""
+        """Return whether the condition holds for an event."""
         test = self.compiled()
         return bool(test(value) if self.is_simple else test(value, ctx))
 
@@ -174,22 +174,22 @@ class _Joined(IterativeCondition):
 
 
 class _OfTwo(_Joined):
-    """Made of two."""
+    """A condition composed of two conditions."""
 
     def __init__(self, left: Any, right: Any) -> None:
         super().__init__(left, right)
 
     def get_left(self) -> IterativeCondition:
-        """The left one."""
+        """Return the left condition."""
         return self._parts[0]
 
     def get_right(self) -> IterativeCondition:
-        """The right one."""
+        """Return the right condition."""
         return self._parts[1]
 
 
 class RichAndCondition(_OfTwo):
-    """Holds where both do; the right one is asked where the left one holds."""
+    """Holds if both conditions hold; the right one is evaluated only if the left one holds."""
 
     def _over_event(self, *tests: Test) -> Test:
         left, right = tests
@@ -201,7 +201,7 @@ class RichAndCondition(_OfTwo):
 
 
 class RichOrCondition(_OfTwo):
-    """Holds where one of two does; the right one is asked where the left one does not hold."""
+    """Holds if either condition holds; the right one is evaluated only if the left one does not hold."""
 
     def _over_event(self, *tests: Test) -> Test:
         left, right = tests
@@ -213,7 +213,7 @@ class RichOrCondition(_OfTwo):
 
 
 class RichNotCondition(_Joined):
-    """Holds where another one does not."""
+    """Holds if another condition does not."""
 
     def __init__(self, original: Any) -> None:
         super().__init__(original)
@@ -228,21 +228,21 @@ class RichNotCondition(_Joined):
 
 
 class BooleanConditions:
-    """Conditions that always hold, or never."""
+    """Conditions that always or never hold."""
 
     @staticmethod
     def true_function() -> IterativeCondition:
-        """Always holds."""
+        """Return a condition that always holds."""
         return SimpleCondition.of(_true)
 
     @staticmethod
     def false_function() -> IterativeCondition:
-        """Never holds."""
+        """Return a condition that never holds."""
         return SimpleCondition.of(_false)
 
 
 def as_condition(given: Any) -> IterativeCondition:
-    """A condition, or the simple one that a callable is.
+    """Return a condition unchanged, and a callable as a simple condition.
 
     Raises:
         TypeError: if it is neither.

@@ -1,7 +1,7 @@
-"""Patterns as pictures: a Mermaid flowchart, and the same as SVG.
+"""Drawings of patterns: a Mermaid flowchart, and the same as SVG.
 
-Stages are boxes from left to right. A stage that must not be met hangs below the one before it, by a dotted line. A
-group is a box around its stages.
+Stages are boxes from left to right. A NOT stage hangs below the stage before it on a dotted line. A group is a box
+around its stages.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ _LETTER, _LINE, _GAP, _MARGIN, _PAD = 7, 18, 110, 12, 10
 
 @dataclass(frozen=True)
 class DrawnStage:
-    """A stage as the picture shows it.
+    """A stage as drawn.
 
-    `said`: how often it takes an event, and its times. `arrow`: what the way to it says. `is_not`: whether it must not
-    be met. `parts`: the stages of a group.
+    `said`: how often it takes an event, and its time limits. `arrow`: the label of the arrow to it. `is_not`: whether
+    it is a NOT stage. `parts`: the stages of a group.
     """
 
     name: str
@@ -29,7 +29,7 @@ class DrawnStage:
 
 
 def mermaid_of(stages: Sequence[DrawnStage]) -> str:
-    """The flowchart."""
+    """Return the flowchart."""
     drawing = _Mermaid()
     drawing.row(stages, None, "    ")
     return "\n".join(["flowchart LR", *drawing.lines, *drawing.arrows]) + "\n"
@@ -42,7 +42,7 @@ class _Mermaid:
         self._count = 0
 
     def row(self, stages: Sequence[DrawnStage], before: str | None, indent: str) -> tuple[str, str]:
-        """Draw stages in a row behind another one; gives the ids of the first and the last one."""
+        """Draw stages in a row after the stage `before`; return the ids of the first and the last one."""
         first = ""
         for stage in stages:
             begin, end = self._stage(stage, indent)
@@ -91,7 +91,7 @@ class _Box:
 
 
 def svg_of(stages: Sequence[DrawnStage]) -> str:
-    """The drawing."""
+    """Return the SVG drawing."""
     drawing = _Svg()
     x, y = drawing.row(stages, _MARGIN, _MARGIN)
     width, height = x + _MARGIN, y + _MARGIN
@@ -113,7 +113,7 @@ class _Svg:
         self._last: _Box | None = None
 
     def row(self, stages: Sequence[DrawnStage], x: int, y: int) -> tuple[int, int]:
-        """Draw stages from a place on; gives how far they reach."""
+        """Draw stages in a row from a position; return the right and bottom edges."""
         right, bottom, left = x, y, x
         for stage in stages:
             if stage.is_not and self._last is not None:

@@ -1,4 +1,4 @@
-"""What patterns are refused with."""
+"""Errors for rejected patterns."""
 
 from __future__ import annotations
 
@@ -10,4 +10,4 @@ class MalformedPatternException(WrongValueError):
 
 
 class UnsupportedOperationError(UnsupportedError):
-    """The pattern has a meaning, but neither Flink nor Penstock looks for it."""
+    """The pattern is meaningful, but neither Flink nor Penstock supports it."""

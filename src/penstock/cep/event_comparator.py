@@ -1,4 +1,4 @@
-"""The order of events of equal time."""
+"""The order of events with equal timestamps."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 
 
 class EventComparator(ABC):
-    """Says which of two events of one time comes first."""
+    """Orders events with equal timestamps."""
 
     @abstractmethod
     def compare(self, first: Any, second: Any) -> int:
-        """Negative if the first one comes first, positive if the second one does, 0 for the order of arrival."""
+        """Return a negative number if `first` comes first, positive if `second` does, 0 for the order of arrival."""

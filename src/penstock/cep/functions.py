@@ -1,7 +1,7 @@
-"""The functions that take matches, and partial matches that took too long.
+"""Functions that process matches and timed-out partial matches.
 
-A match is a dict from the names of stages to lists of events, in the order in which the events came. Wherever a
-function object is expected, a plain callable does as well.
+A match is a dict from stage names to lists of events, in order of arrival. Wherever a function object is expected, a
+plain callable works as well.
 """
 
 from __future__ import annotations
@@ -18,67 +18,67 @@ Match: TypeAlias = Mapping[str, list[Any]]
 
 
 class PatternProcessFunction(Function, ABC):
-    """Sees each match with its context; yields results, and `(OutputTag, value)` for side outputs."""
+    """Processes each match with its context; yields results, and `(OutputTag, value)` for side outputs."""
 
     Context: TypeAlias = MatchContext
 
     @abstractmethod
     def process_match(self, match: dict[str, list[Any]], ctx: MatchContext) -> Iterable[Any] | None:
-        """The records to emit for a match: a generator, a list, an iterator, or None."""
+        """Return the records to emit for a match: a generator, a list, an iterator, or None."""
 
 
 class TimedOutPartialMatchHandler(ABC):
-    """Makes a `PatternProcessFunction` see partial matches that took too long, too: a class to mix in."""
+    """A mixin that makes a `PatternProcessFunction` process timed-out partial matches as well."""
 
     @abstractmethod
     def process_timed_out_match(
         self, match: dict[str, list[Any]], ctx: MatchContext
     ) -> Iterable[tuple[OutputTag, Any]] | None:
-        """What goes to side outputs for a partial match that took too long: pairs of a tag and a value, or None."""
+        """Return the side outputs for a timed-out partial match: pairs of a tag and a value, or None."""
 
 
 class PatternSelectFunction(Function, ABC):
-    """One record for each match."""
+    """Returns one record for each match."""
 
     @abstractmethod
     def select(self, pattern: dict[str, list[Any]]) -> Any:
-        """The record to emit."""
+        """Return the record to emit."""
 
 
 class RichPatternSelectFunction(PatternSelectFunction):
-    """The same; every function is opened and closed."""
+    """A `PatternSelectFunction`, which already has `open` and `close`, as every function does."""
 
 
 class PatternFlatSelectFunction(Function, ABC):
-    """Any number of records for each match."""
+    """Returns any number of records for each match."""
 
     @abstractmethod
     def flat_select(self, pattern: dict[str, list[Any]]) -> Iterable[Any] | None:
-        """The records to emit: a generator, a list, an iterator, or None."""
+        """Return the records to emit: a generator, a list, an iterator, or None."""
 
 
 class RichPatternFlatSelectFunction(PatternFlatSelectFunction):
-    """The same; every function is opened and closed."""
+    """A `PatternFlatSelectFunction`, which already has `open` and `close`, as every function does."""
 
 
 class PatternTimeoutFunction(Function, ABC):
-    """One record for each partial match that took too long."""
+    """Returns one record for each timed-out partial match."""
 
     @abstractmethod
     def timeout(self, pattern: dict[str, list[Any]], timeout_timestamp: int) -> Any:
-        """The record for the side output; `timeout_timestamp`: since when it has taken too long, ms."""
+        """Return the record for the side output; `timeout_timestamp` is the time of the timeout, in ms."""
 
 
 class PatternFlatTimeoutFunction(Function, ABC):
-    """Any number of records for each partial match that took too long."""
+    """Returns any number of records for each timed-out partial match."""
 
     @abstractmethod
     def timeout(self, pattern: dict[str, list[Any]], timeout_timestamp: int) -> Iterable[Any] | None:
-        """The records for the side output; `timeout_timestamp`: since when it has taken too long, ms."""
+        """Return the records for the side output; `timeout_timestamp` is the time of the timeout, in ms."""
 
 
 class _Adapter:
-    """Hands matches to a function of another kind."""
+    """Passes matches to a function of another kind."""
 
     def __init__(self, function: Any, method: str) -> None:
         self._function = function
@@ -86,60 +86,60 @@ class _Adapter:
 
     @property
     def functions(self) -> tuple[Any, ...]:
-        """The functions that it calls."""
+        """The wrapped functions."""
         return (self._function,)
 
     def open(self, runtime_context: Any) -> None:
-        """Open those that can be opened."""
+        """Open the functions that can be opened."""
         for function in self.functions:
             if hasattr(function, "open"):
                 function.open(runtime_context)
 
     def close(self) -> None:
-        """Close those that can be closed."""
+        """Close the functions that can be closed."""
         for function in self.functions:
             if hasattr(function, "close"):
                 function.close()
 
 
 class ProcessAdapter(_Adapter):
-    """For a plain callable in place of a `PatternProcessFunction`."""
+    """Wraps a plain callable as a `PatternProcessFunction`."""
 
     def __init__(self, function: Any) -> None:
         super().__init__(function, "process_match")
 
     def process_match(self, match: dict[str, list[Any]], ctx: MatchContext) -> Any:
-        """Call it."""
+        """Call the function."""
         return self._call(match, ctx)
 
 
 class SelectAdapter(_Adapter):
-    """Hands matches to a `PatternSelectFunction`."""
+    """Passes matches to a `PatternSelectFunction`."""
 
     def __init__(self, function: Any) -> None:
         super().__init__(function, "select")
 
     def process_match(self, match: dict[str, list[Any]], ctx: MatchContext) -> list[Any]:
-        """The record that it gives."""
+        """Return the function's record."""
         return [self._call(match)]
 
 
 class FlatSelectAdapter(_Adapter):
-    """Hands matches to a `PatternFlatSelectFunction`."""
+    """Passes matches to a `PatternFlatSelectFunction`."""
 
     def __init__(self, function: Any) -> None:
         super().__init__(function, "flat_select")
 
     def process_match(self, match: dict[str, list[Any]], ctx: MatchContext) -> Any:
-        """The records that it gives."""
+        """Return the function's records."""
         return self._call(match)
 
 
 class _TimingOut(_Adapter):
-    """An adapter that hands partial matches that took too long to another function."""
+    """An adapter that passes timed-out partial matches to another function."""
 
     def timing_out(self, function: Any, tag: OutputTag) -> None:
-        """Hand them to this function, and its results to the side output of this tag."""
+        """Pass timed-out partial matches to this function, and its results to the side output of this tag."""
         self._timeout_function = function
         self._timeout = _method(function, "timeout")
         self._tag = tag
@@ -151,26 +151,26 @@ class _TimingOut(_Adapter):
 
 
 class TimeoutSelectAdapter(SelectAdapter, _TimingOut):
-    """Hands matches to one function, and what took too long to a `PatternTimeoutFunction`."""
+    """Passes matches to one function, and timed-out partial matches to a `PatternTimeoutFunction`."""
 
     def __init__(self, function: Any, timeout_function: Any, tag: OutputTag) -> None:
         super().__init__(function)
         self.timing_out(timeout_function, tag)
 
     def process_timed_out_match(self, match: dict[str, list[Any]], ctx: MatchContext) -> Iterator[Any]:
-        """The record that it gives."""
+        """Yield the function's record for the side output."""
         yield self._tag, self._timeout(match, ctx.time_ms)
 
 
 class TimeoutFlatSelectAdapter(FlatSelectAdapter, _TimingOut):
-    """Hands matches to one function, and what took too long to a `PatternFlatTimeoutFunction`."""
+    """Passes matches to one function, and timed-out partial matches to a `PatternFlatTimeoutFunction`."""
 
     def __init__(self, function: Any, timeout_function: Any, tag: OutputTag) -> None:
         super().__init__(function)
         self.timing_out(timeout_function, tag)
 
     def process_timed_out_match(self, match: dict[str, list[Any]], ctx: MatchContext) -> Iterator[Any]:
-        """The records that it gives."""
+        """Yield the function's records for the side output."""
         for result in self._timeout(match, ctx.time_ms) or ():
             yield self._tag, result
 

@@ -1,9 +1,9 @@
-"""Patterns: stages in a row, each with a condition, how often it takes an event, and what may lie before it.
+"""Patterns: sequences of stages, each with a condition, a quantifier, and rules for the events before it.
 
     Pattern.begin("start").where(lambda event: event.kind == "a").next("end").where(lambda event: event.kind == "b")
 
-As in Flink, a method of a stage changes it and gives it back; `next`, `followed_by` and the like begin a new stage, and
-what they give stands for the whole pattern up to there.
+As in Flink, a stage's methods modify the stage and return it; `next`, `followed_by` and the like start a new stage, and
+the returned stage represents the whole pattern up to there.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from penstock.cep.quantifier import (
 
 
 class Pattern:
-    """The stages up to one of them; see the module's text. Begin with `Pattern.begin`."""
+    """A pattern, represented by its last stage; see the module's docstring. Start with `Pattern.begin`."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class Pattern:
 
         Args:
             name_or_group: the name of the stage, or a pattern whose stages are repeated together.
-            after_match_skip_strategy: what happens after a match; by default nothing is skipped.
+            after_match_skip_strategy: which other matches a match discards; by default none.
         """
         strategy = after_match_skip_strategy
         if strategy is None:
@@ -73,30 +73,30 @@ class Pattern:
         return _pattern(name_or_group, None, ConsumingStrategy.STRICT, strategy)
 
     def next(self, name_or_group: str | Pattern) -> Pattern:
-        """Another stage, or a group, whose event follows directly."""
+        """Add a stage or group whose event follows directly."""
         return self._followed(name_or_group, ConsumingStrategy.STRICT)
 
     def followed_by(self, name_or_group: str | Pattern) -> Pattern:
-        """Another stage, or a group, with events in between for which its condition does not hold."""
+        """Add a stage or group; events in between are skipped if they do not meet its condition."""
         return self._followed(name_or_group, ConsumingStrategy.SKIP_TILL_NEXT)
 
     def followed_by_any(self, name_or_group: str | Pattern) -> Pattern:
-        """Another stage, or a group, with any events in between: each event that it can take gives a match."""
+        """Add a stage or group; any events in between may be skipped, so each event that it can take yields a match."""
         return self._followed(name_or_group, ConsumingStrategy.SKIP_TILL_ANY)
 
     def not_next(self, name: str) -> Pattern:
-        """A stage whose event must not follow directly.
+        """Add a NOT stage, whose event must not follow directly.
 
         Raises:
-            UnsupportedOperationError: behind an optional stage.
+            UnsupportedOperationError: after an optional stage.
         """
         return self._not_followed(name, ConsumingStrategy.NOT_NEXT)
 
     def not_followed_by(self, name: str) -> Pattern:
-        """A stage whose event must not come before that of the next stage; or, at the end, within the window.
+        """Add a NOT stage, whose event must not come before the next stage's, or within the window if it is the last.
 
         Raises:
-            UnsupportedOperationError: behind an optional stage.
+            UnsupportedOperationError: after an optional stage.
         """
         return self._not_followed(name, ConsumingStrategy.NOT_FOLLOW)
 
@@ -116,21 +116,21 @@ class Pattern:
     # --- conditions --------------------------------------------------------------------------------------------------
 
     def where(self, condition: Any) -> Self:
-        """The stage takes an event for which this holds, and all that was said before.
+        """Require a condition for the stage's events, in addition to the previous ones.
 
         Args:
-            condition: a callable that is given the event, or an `IterativeCondition`.
+            condition: a callable that takes the event, or an `IterativeCondition`.
         """
         return self._and(as_condition(condition))
 
     def or_(self, condition: Any) -> Self:
-        """The stage takes an event for which this holds, or what was said before."""
+        """Add a condition for the stage's events, as an alternative to the previous ones."""
         made = as_condition(condition)
         self._condition = made if self._condition is None else RichOrCondition(self._condition, made)
         return self
 
     def subtype(self, subtype: type | tuple[type, ...]) -> Self:
-        """The stage takes an event that is an object of this class, and for which all holds that was said before."""
+        """Require the stage's events to be instances of this class, in addition to the previous conditions."""
         return self._and(SubtypeCondition(subtype))
 
     def _and(self, condition: IterativeCondition) -> Self:
@@ -138,10 +138,10 @@ class Pattern:
         return self
 
     def until(self, condition: Any) -> Self:
-        """An event for which this holds ends the repetition. It is not taken, even where the stage could take it.
+        """End the repetition at an event that meets this condition. The stage does not take it, even if it could.
 
         Raises:
-            MalformedPatternException: unless the stage loops, or for a second one.
+            MalformedPatternException: unless the stage loops, or on a second call.
         """
         check(self._until is None, f"stage {self._name!r}: until() was called already")
         check(
@@ -154,19 +154,19 @@ class Pattern:
     # --- how often ---------------------------------------------------------------------------------------------------
 
     def one_or_more(self, window_time: Any = None) -> Self:
-        """The stage takes one event or any number of them.
+        """Let the stage take one or more events.
 
         Args:
-            window_time: two of its events are less than this apart; None for any time.
+            window_time: two of the stage's events must be less than this apart; None for no limit.
         """
         return self._repeat(QuantifierProperty.LOOPING, 1, 1, window_time)
 
     def times_or_more(self, times: int, window_time: Any = None) -> Self:
-        """The stage takes at least so many events.
+        """Let the stage take at least `times` events.
 
         Args:
-            times: at least 1.
-            window_time: two of its events are less than this apart; None for any time.
+            times: the minimum number of events, at least 1.
+            window_time: two of the stage's events must be less than this apart; None for no limit.
 
         Raises:
             ValueError: if `times` is less than 1.
@@ -174,12 +174,12 @@ class Pattern:
         return self._repeat(QuantifierProperty.LOOPING, times, times, window_time)
 
     def times(self, times: int, to: Any = None, window_time: Any = None) -> Self:
-        """The stage takes so many events, or so many to so many.
+        """Let the stage take exactly `times` events, or `times` to `to` events.
 
         Args:
-            times: how many, or how many at least; 0 makes the stage optional where there is a `to`.
-            to: how many at most.
-            window_time: two of its events are less than this apart; None for any time.
+            times: the exact or minimum number of events; 0 makes the stage optional if there is a `to`.
+            to: the maximum number of events.
+            window_time: two of the stage's events must be less than this apart; None for no limit.
 
         Raises:
             ValueError: if `times` is less than 1 (or 0 with a `to`), or `to` is less than `times`.
@@ -208,10 +208,10 @@ class Pattern:
         return self
 
     def optional(self) -> Self:
-        """The stage may be left out.
+        """Make the stage optional.
 
         Raises:
-            MalformedPatternException: for a NOT stage, behind a greedy one, or the second time.
+            MalformedPatternException: for a NOT stage, after a greedy stage, or on a second call.
         """
         check(
             self._previous is None or not self._previous._quantifier.has_property(QuantifierProperty.GREEDY),
@@ -221,7 +221,7 @@ class Pattern:
         return self
 
     def greedy(self) -> Self:
-        """A stage that repeats takes as many events as it can: what it can take, the next stage does not.
+        """Let a repeating stage take as many events as it can: the next stage gets none that this one can take.
 
         Raises:
             MalformedPatternException: for a stage that does not repeat, a group, or with `allow_combinations()`.
@@ -232,7 +232,7 @@ class Pattern:
         return self
 
     def consecutive(self) -> Self:
-        """No event may lie between two events of the stage.
+        """Allow no events between two events of the stage.
 
         Raises:
             MalformedPatternException: for a stage that does not repeat, or with `allow_combinations()`.
@@ -241,7 +241,7 @@ class Pattern:
         return self
 
     def allow_combinations(self) -> Self:
-        """Any events may lie between two events of the stage, so each choice of its events gives a match.
+        """Allow any events between two events of the stage, so that each choice of its events yields a match.
 
         Raises:
             MalformedPatternException: for a stage that does not repeat, or with `consecutive()`.
@@ -256,12 +256,12 @@ class Pattern:
         )
 
     def within(self, window_time: Any, within_type: WithinType = WithinType.FIRST_AND_LAST) -> Self:
-        """A match takes less than this time.
+        """Limit matches to less than this time.
 
         Args:
             window_time: a `Duration`, `Time`, `timedelta` or ms; None changes nothing.
-            within_type: whether from the first event to the last one, where the shortest time of all stages counts, or
-                to the event of this stage from the one before.
+            within_type: whether the time runs from the first event to the last, where the shortest time of all stages
+                counts, or from the previous event to that of this stage.
         """
         duration = _duration(window_time)
         if not isinstance(within_type, WithinType):
@@ -273,45 +273,45 @@ class Pattern:
     # --- reading -----------------------------------------------------------------------------------------------------
 
     def get_name(self) -> str:
-        """The name of the stage."""
+        """Return the name of the stage."""
         return self._name
 
     def get_previous(self) -> Pattern | None:
-        """The stage before it."""
+        """Return the previous stage."""
         return self._previous
 
     def get_quantifier(self) -> Quantifier:
-        """How often the stage takes an event."""
+        """Return the stage's quantifier: how often it takes an event."""
         return self._quantifier
 
     def get_times(self) -> Times | None:
-        """How many times, where the stage repeats."""
+        """Return how many times the stage takes an event, or None if it does not repeat."""
         return self._times
 
     def get_condition(self) -> IterativeCondition:
-        """What an event has to be; one that always holds where nothing was said."""
+        """Return the stage's condition, which always holds if none was set."""
         return BooleanConditions.true_function() if self._condition is None else self._condition
 
     def get_until_condition(self) -> IterativeCondition | None:
-        """What ends the repetition."""
+        """Return the condition that ends the repetition."""
         return self._until
 
     def get_window_size(self, within_type: WithinType = WithinType.FIRST_AND_LAST) -> Duration | None:
-        """The time that `within` has set for this stage."""
+        """Return the time that `within` set for this stage."""
         return self._windows.get(within_type)
 
     def get_after_match_skip_strategy(self) -> AfterMatchSkipStrategy:
-        """What happens after a match."""
+        """Return the after-match skip strategy."""
         return self._skip_strategy
 
     # --- pictures ----------------------------------------------------------------------------------------------------
 
     def to_mermaid(self) -> str:
-        """The pattern as a Mermaid flowchart: a box for each stage, a dotted arrow to what must not be met."""
+        """Return the pattern as a Mermaid flowchart: a box for each stage, a dotted arrow to each NOT stage."""
         return mermaid_of(self._drawn())
 
     def to_svg(self) -> str:
-        """The same as an SVG drawing; a notebook shows it."""
+        """Return the pattern as an SVG drawing, which notebooks display."""
         return svg_of(self._drawn())
 
     def _repr_html_(self) -> str:
@@ -336,7 +336,7 @@ class Pattern:
 
 
 class GroupPattern(Pattern):
-    """A pattern as a stage of another one."""
+    """A pattern used as a stage of another one."""
 
     def __init__(
         self,
@@ -349,22 +349,22 @@ class GroupPattern(Pattern):
         self._group = group
 
     def get_raw_pattern(self) -> Pattern:
-        """The pattern that it is made of."""
+        """Return the pattern of the group."""
         return self._group
 
     def _inner_drawn(self) -> tuple[DrawnStage, ...]:
         return self._group._drawn()
 
     def where(self, condition: Any) -> Self:
-        """Raises UnsupportedOperationError: a group has no condition of its own."""
+        """Raise UnsupportedOperationError: a group has no condition of its own."""
         raise UnsupportedOperationError("a group has no condition: call where() on the stages in it")
 
     def or_(self, condition: Any) -> Self:
-        """Raises UnsupportedOperationError: a group has no condition of its own."""
+        """Raise UnsupportedOperationError: a group has no condition of its own."""
         raise UnsupportedOperationError("a group has no condition: call or_() on the stages in it")
 
     def subtype(self, subtype: type | tuple[type, ...]) -> Self:
-        """Raises UnsupportedOperationError: a group has no condition of its own."""
+        """Raise UnsupportedOperationError: a group has no condition of its own."""
         raise UnsupportedOperationError("a group has no condition: call subtype() on the stages in it")
 
 

@@ -1,4 +1,4 @@
-"""A stream in which a pattern is looked for."""
+"""A stream that is searched for a pattern."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from penstock.plan.transformation import Transformation, Upstream
 
 
 class PatternStream:
-    """Made by `CEP.pattern`; `process`, `select` and `flat_select` say what becomes of the matches."""
+    """Created by `CEP.pattern`; `process`, `select` and `flat_select` turn matches into records."""
 
     def __init__(self, stream: DataStream, search: PatternSearch, is_event_time: bool = True) -> None:
         self._stream = stream
@@ -38,26 +38,26 @@ class PatternStream:
         self._is_event_time = is_event_time
 
     def in_event_time(self) -> PatternStream:
-        """The same in event time, as by default: events are taken in their order, when the watermark has come."""
+        """Return the same in event time, the default: the watermark releases events in timestamp order."""
         return PatternStream(self._stream, self._search, True)
 
     def in_processing_time(self) -> PatternStream:
-        """The same in processing time: events are taken as they come."""
+        """Return the same in processing time: events are processed as they arrive."""
         return PatternStream(self._stream, self._search, False)
 
     def side_output_late_data(self, output_tag: OutputTag) -> PatternStream:
-        """The same; events whose time the watermark has reached go to a side output instead of being dropped."""
+        """Return the same with late events, which the watermark has reached, sent to a side output, not dropped."""
         if not isinstance(output_tag, OutputTag):
             raise WrongTypeError(f"expected an OutputTag, not {output_tag!r}")
         return PatternStream(self._stream, replace(self._search, late_tag=output_tag.tag_id), self._is_event_time)
 
     def process(self, pattern_process_function: Any, output_type: TypeInformation | None = None) -> DataStream:
-        """Hand matches to a function.
+        """Pass matches to a function.
 
         Args:
             pattern_process_function: a `PatternProcessFunction`, which may be a `TimedOutPartialMatchHandler`, or a
-                callable that is given the match and its context.
-            output_type: of the records that it gives.
+                callable that takes the match and its context.
+            output_type: the type of the emitted records.
         """
         function = pattern_process_function
         if not hasattr(function, "process_match"):
@@ -72,14 +72,14 @@ class PatternStream:
         timed_out_partial_matches_tag: OutputTag | None = None,
         pattern_timeout_function: Any = None,
     ) -> DataStream:
-        """Make a record of each match.
+        """Emit one record for each match.
 
         Args:
-            pattern_select_function: a `PatternSelectFunction`, or a callable that is given the match.
-            output_type: of the records.
-            timed_out_partial_matches_tag: the side output for partial matches that took too long.
-            pattern_timeout_function: a `PatternTimeoutFunction` that makes its records, or a callable that is given the
-                partial match and its time.
+            pattern_select_function: a `PatternSelectFunction`, or a callable that takes the match.
+            output_type: the type of the records.
+            timed_out_partial_matches_tag: the side output for timed-out partial matches.
+            pattern_timeout_function: a `PatternTimeoutFunction` that creates the side output's records, or a callable
+                that takes the partial match and its time.
         """
         refuse_generator_function(pattern_select_function, "select")
         tag = _tag_of(timed_out_partial_matches_tag, pattern_timeout_function)
@@ -96,7 +96,7 @@ class PatternStream:
         timed_out_partial_matches_tag: OutputTag | None = None,
         pattern_flat_timeout_function: Any = None,
     ) -> DataStream:
-        """Make any number of records of each match; the arguments are those of `select`."""
+        """Emit any number of records for each match; the arguments are those of `select`."""
         tag = _tag_of(timed_out_partial_matches_tag, pattern_flat_timeout_function)
         if tag is None:
             return self._add(FlatSelectAdapter(pattern_flat_select_function), output_type)

@@ -1,4 +1,4 @@
-"""How often a stage of a pattern takes an event, and which events may lie in between."""
+"""Quantifiers: how often a stage of a pattern takes an event, and which events may lie in between."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from penstock.cep.errors import MalformedPatternException
 
 
 class WithinType(enum.Enum):
-    """Between which events the time of `within` is measured."""
+    """The events between which the time of `within` is measured."""
 
     #: the first and the last event of a match
     FIRST_AND_LAST = enum.auto()
-    #: the event of a stage and the one before it
+    #: a stage's event and the event before it
     PREVIOUS_AND_CURRENT = enum.auto()
 
 
 class QuantifierProperty(enum.Enum):
-    """What a quantifier may be."""
+    """The properties of quantifiers."""
 
     SINGLE = enum.auto()
     LOOPING = enum.auto()
@@ -29,21 +29,21 @@ class QuantifierProperty(enum.Enum):
 
 
 class ConsumingStrategy(enum.Enum):
-    """Which events may lie before the one that a stage takes."""
+    """The events that may lie before the one that a stage takes."""
 
     #: none
     STRICT = enum.auto()
-    #: those for which the condition of the stage does not hold
+    #: events that do not meet the stage's condition
     SKIP_TILL_NEXT = enum.auto()
     #: any
     SKIP_TILL_ANY = enum.auto()
-    #: no event of the stage may come before what follows
+    #: no event of the stage may come before that of the next stage
     NOT_FOLLOW = enum.auto()
     #: the next event must not be one of the stage
     NOT_NEXT = enum.auto()
 
 
-#: what pictures say of them
+#: labels of the arrows in drawings
 ARROWS = {
     ConsumingStrategy.STRICT: "next",
     ConsumingStrategy.SKIP_TILL_NEXT: "followed by",
@@ -55,13 +55,13 @@ NOT_STRATEGIES = (ConsumingStrategy.NOT_FOLLOW, ConsumingStrategy.NOT_NEXT)
 
 
 def check(holds: bool, reason: str) -> None:
-    """Refuse a pattern unless something holds."""
+    """Reject a pattern unless a rule holds."""
     if not holds:
         raise MalformedPatternException(reason)
 
 
 class Quantifier:
-    """How often a stage takes an event; read it with `Pattern.get_quantifier()`."""
+    """How often a stage takes an event; returned by `Pattern.get_quantifier()`."""
 
     def __init__(self, strategy: ConsumingStrategy, *properties: QuantifierProperty) -> None:
         self._strategy = strategy
@@ -69,31 +69,31 @@ class Quantifier:
         self._properties = set(properties)
 
     def has_property(self, quantifier_property: QuantifierProperty) -> bool:
-        """Whether it has a property."""
+        """Return whether the quantifier has a property."""
         return quantifier_property in self._properties
 
     def get_consuming_strategy(self) -> ConsumingStrategy:
-        """Which events may lie before the first event of the stage."""
+        """Return which events may lie before the first event of the stage."""
         return self._strategy
 
     def get_inner_consuming_strategy(self) -> ConsumingStrategy:
-        """Which events may lie between two events of the stage."""
+        """Return which events may lie between two events of the stage."""
         return self._inner
 
     def repeated(self, how: QuantifierProperty) -> Quantifier:
-        """The same stage, looping or several times."""
+        """Return the quantifier of the same stage, repeated in the given way."""
         kept = self._properties - {QuantifierProperty.SINGLE}
         return Quantifier(self._strategy, how, *kept)
 
     def combinations(self) -> None:
-        """Let any events lie between two events of the stage."""
+        """Allow any events between two events of the stage."""
         self._check_repeats("allow_combinations()")
         check(self._inner is not ConsumingStrategy.STRICT, "either consecutive() or allow_combinations(), not both")
         check(self._inner is not ConsumingStrategy.SKIP_TILL_ANY, "allow_combinations() was called already")
         self._inner = ConsumingStrategy.SKIP_TILL_ANY
 
     def consecutive(self) -> None:
-        """Let no event lie between two events of the stage."""
+        """Allow no events between two events of the stage."""
         self._check_repeats("consecutive()")
         check(
             self._inner is not ConsumingStrategy.SKIP_TILL_ANY, "either consecutive() or allow_combinations(), not both"
@@ -108,7 +108,7 @@ class Quantifier:
         )
 
     def optional(self) -> None:
-        """Let the stage be left out."""
+        """Make the stage optional."""
         check(not self.has_property(QuantifierProperty.OPTIONAL), "optional() was called already")
         check(self._strategy not in NOT_STRATEGIES, "a NOT pattern cannot be optional")
         self._properties.add(QuantifierProperty.OPTIONAL)
@@ -139,7 +139,7 @@ class Quantifier:
 
 
 class Times:
-    """How many times a stage takes an event; read it with `Pattern.get_times()`."""
+    """How many times a stage takes an event; returned by `Pattern.get_times()`."""
 
     def __init__(self, least: int, most: int, window_size: Duration | None = None) -> None:
         if least < 1:
@@ -151,15 +151,15 @@ class Times:
         self._window_size = window_size
 
     def get_from(self) -> int:
-        """At least so many times."""
+        """Return the minimum number of times."""
         return self._from
 
     def get_to(self) -> int:
-        """At most so many times; the same as `get_from()` where there is no end."""
+        """Return the maximum number of times; the same as `get_from()` if unlimited."""
         return self._to
 
     def get_window_size(self) -> Duration | None:
-        """Two events of the stage are less than this apart; None for any time."""
+        """Return the time limit: two events of the stage are less than this apart; None for no limit."""
         return self._window_size
 
     def __eq__(self, other: object) -> bool:
@@ -175,7 +175,7 @@ class Times:
 
 
 def said_of(quantifier: Quantifier, times: Times | None) -> list[str]:
-    """What a picture says of how often a stage takes an event."""
+    """Return the labels in drawings for how often a stage takes an event."""
     said = []
     if times is not None:
         least, most = times.get_from(), times.get_to()

@@ -1,1 +1,1 @@
-"""Values as bytes and back: rows as text and Avro, pickles, batches of rows, classes of the script."""
+"""Encoding and decoding of values: rows as text and Avro, pickles, batches of rows, classes of the user's script."""

@@ -1,4 +1,4 @@
-"""Between Penstock's types and values and Arrow's."""
+"""Conversion between Penstock's and Arrow's types and values."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from penstock.base.typeinfo import (
     Types,
 )
 
-#: digits of fractions of a second for each of Arrow's units
+#: fractional digits of a second in each of Arrow's units
 DIGITS: Final = {"s": 0, "ms": 3, "us": 6, "ns": 9}
 #: nanoseconds in each of Arrow's units
 NANOSECONDS: Final = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
@@ -56,10 +56,10 @@ _PYTHON: dict[Any, Any] = {
 
 
 def arrow_type(column_type: Any) -> Any:
-    """Arrow's type for a Python type, a `TypeInformation`, or an Arrow type, which stays as it is.
+    """Return Arrow's type for a Python type or a `TypeInformation`; an Arrow type is returned unchanged.
 
     Raises:
-        ConfigurationError: if Arrow has none.
+        ConfigurationError: if Arrow has no such type.
     """
     if isinstance(column_type, pa.DataType):
         return column_type
@@ -85,6 +85,6 @@ def arrow_type(column_type: Any) -> Any:
 
 
 def arrow_schema(row_type: RowTypeInfo) -> pa.Schema:
-    """The columns of a row type. Raises ConfigurationError if Arrow has no type for a field."""
+    """Return the Arrow schema of a row type. Raises ConfigurationError if Arrow has no type for a field."""
     fields = zip(row_type.get_field_names(), row_type.get_field_types(), strict=True)
     return pa.schema([(name, arrow_type(field_type)) for name, field_type in fields])

@@ -1,12 +1,12 @@
-"""Avro's binary encoding, read by functions that are made for a schema.
+"""Reading of Avro's binary encoding, with functions generated for a schema.
 
-For each pair of a writer's and a reader's schema the source text of a Python function is made, in which all decisions
-that depend on schemas alone have been taken: which fields are passed over, which are taken as another type, and which
-have their default. A message then costs the work of its own bytes: 22 ms for 10,000 rows of 160 bytes and eight
-fields, where functions that call each other took 54 ms, and fastavro, which is compiled C, 30 ms.
+For each pair of a writer's and a reader's schema, the source of a Python function is generated. All decisions that
+depend only on the schemas are made in advance: which fields to skip, which to convert to another type, and which get
+their default. A message then costs only the work for its own bytes: 22 ms for 10,000 rows of 160 bytes and eight
+fields, compared to 54 ms for functions that call each other, and 30 ms for fastavro, which is compiled C.
 
-The text holds no word of a schema: names and values are arguments of it. A line of it knows the field that it reads, so
-an error's traceback says which field was wrong.
+The source contains no text from a schema: names and values are passed in as globals. Each line is associated with the
+field that it reads, so an error's traceback identifies the bad field.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any, Final, Protocol
 from penstock.base.errors import FormatError
 from penstock.codecs.avro_types import AvroField, AvroType
 
-#: What reading bytes that are no such record may raise.
+#: Errors that reading malformed records may raise.
 READ_ERRORS: Final = (
     ArithmeticError,
     AttributeError,
@@ -33,7 +33,7 @@ READ_ERRORS: Final = (
 )
 _FILE: Final = "<Avro>"
 _VARINT_BITS_MAX: Final = 63
-_ITEMS_MAX: Final = 65_536  # of items that take no bytes, nulls, in one block
+_ITEMS_MAX: Final = 65_536  # how many items without bytes (nulls) a block may hold
 _PROMOTIONS: Final = {
     ("int", "long"),
     ("int", "float"),
@@ -41,30 +41,30 @@ _PROMOTIONS: Final = {
     ("long", "float"),
     ("long", "double"),
     ("float", "double"),
-    ("enum", "string"),  # which Avro itself does not do, and tables need
+    ("enum", "string"),  # not a promotion in Avro itself, but tables need it
     ("string", "bytes"),
     ("bytes", "string"),
     ("fixed", "bytes"),
 }
-#: a wider type as a narrower one, where each value has to fit; Avro itself refuses the schema
+#: conversions to a narrower type, if each value fits; Avro itself rejects such schemas
 _NARROWINGS: Final = {("long", "int"), ("double", "float")}
 _UUID_BYTES: Final = 16
 _FORMS: Final = {"float": struct.Struct("<f"), "double": struct.Struct("<d")}
 
 
 class Values(Protocol):
-    """What values become, which the schema says nothing of."""
+    """Conversion of decoded values, which the schema does not define."""
 
     def lift(self, logical: AvroType) -> Callable[[Any], Any] | None:
-        """What turns a plain value into that of a logical type; None where it stays as it is."""
+        """Return the function that converts a plain value to a logical type, or None to keep it unchanged."""
         ...
 
     def record(self, fields: Sequence[str]) -> Callable[[list[Any]], Any]:
-        """What makes a record that is inside of another, of the values of its fields."""
+        """Return the function that creates a nested record from its field values."""
         ...
 
     def mapping(self, entries: dict[str, Any]) -> Any:
-        """What a map becomes."""
+        """Convert a map."""
         ...
 
 
@@ -72,14 +72,13 @@ class RecordReader:
     """Reads records of a schema.
 
     Args:
-        writer: the schema with which they were written.
-        reader: the schema as which they are wanted.
-        values: what values become.
-        narrows: whether a long may be read as an int and a double as a float, where each value has to fit. Avro refuses
-            such schemas.
+        writer: the schema with which the records were written.
+        reader: the schema as which to read them.
+        values: the conversion of decoded values.
+        narrows: whether to read a long as an int and a double as a float if each value fits. Avro rejects such schemas.
 
     Raises:
-        FormatError: if records of the one can never be read as the other; it names the field.
+        FormatError: if records of one schema can never be read as the other; names the field.
     """
 
     def __init__(self, writer: AvroType, reader: AvroType, values: Values, narrows: bool = False) -> None:
@@ -94,7 +93,10 @@ class RecordReader:
         self._read: Callable[[bytes, int, int], tuple[list[Any], int]] = maker.names[top]
 
     def values(self, message: bytes, start: int = 0) -> list[Any]:
-        """The values of the fields of the only record from `start` on. Raises one of `READ_ERRORS` if there is none."""
+        """Return the field values of the single record from `start` on.
+
+        Raises one of `READ_ERRORS` if it is malformed.
+        """
         size = len(message)
         found, end = self._read(message, start, size)
         if end != size:
@@ -102,7 +104,7 @@ class RecordReader:
         return found
 
     def many(self, messages: Sequence[bytes], start: int = 0) -> list[list[Any]]:
-        """For each message what `values` returns."""
+        """Return the result of `values` for each message."""
         read = self._read
         found = []
         for message in messages:
@@ -114,7 +116,7 @@ class RecordReader:
         return found
 
     def block(self, data: bytes, count: int) -> list[list[Any]]:
-        """The values of so many records, one behind the other. Raises ValueError, naming the first bad one."""
+        """Return the field values of `count` consecutive records. Raises ValueError, naming the first bad one."""
         read, size, at = self._read, len(data), 0
         found: list[list[Any]] = []
         try:
@@ -128,7 +130,7 @@ class RecordReader:
         return found
 
     def reason(self, error: BaseException) -> str:
-        """Why a record could not be read, with the field."""
+        """Return why a record could not be read, with the field."""
         text = "it ends too early" if isinstance(error, IndexError | EOFError) else str(error) or type(error).__name__
         path: list[str] = []
         trace = error.__traceback__
@@ -140,7 +142,7 @@ class RecordReader:
 
 
 class _UnfitError(Exception):
-    """A type cannot be read as another; `path` names the field, seen from the function that is being made."""
+    """A type cannot be read as another; `path` is the path to the field within the function being generated."""
 
     def __init__(self, path: list[str], reason: str) -> None:
         super().__init__(path, reason)
@@ -153,7 +155,10 @@ def _with_path(path: Sequence[str], reason: str) -> str:
 
 
 class _Maker:
-    """Writes the text of functions, one after the other. `finished` has the lines of all with the field of each."""
+    """Generates the source of functions.
+
+    `finished` holds the lines of all functions, each with the path to its field.
+    """
 
     def __init__(self, values: Values, narrows: bool, outer: _Maker | None = None) -> None:
         self._values = values
@@ -167,7 +172,7 @@ class _Maker:
         self._depth = 0
 
     def function(self, writer: AvroType, reader: AvroType, is_inner: bool) -> str:
-        """The name of the function that reads a record; it takes bytes, place and size, and gives value and place."""
+        """Return the name of the function that reads a record: from bytes, position and size to value and position."""
         key = id(writer), id(reader), is_inner
         if key in self._functions:
             return self._functions[key]
@@ -209,7 +214,7 @@ class _Maker:
         value = self._default_value(field.type, field.default)
         self._path.pop()
         if field.type.kind in ("record", "array", "map"):
-            # What can be changed must be another one for each record.
+            # Mutable values must be created for each record.
             return f"{self._hold(lambda: self._default_value(field.type, field.default))}()"
         return self._hold(value)
 
@@ -233,7 +238,7 @@ class _Maker:
         return value if lift is None or value is None else lift(value)
 
     def _read(self, writer: AvroType, reader: AvroType, target: str) -> None:
-        """Lines that read a value of the one type as the other into a variable."""
+        """Emit lines that read a value of type `writer` as type `reader` into a variable."""
         if writer.kind == "union":
             self._branches(writer, lambda branch: self._read_branch(branch, reader, target))
             return
@@ -276,7 +281,7 @@ class _Maker:
         self._plain(writer, reader, target)
         if _is_uuid(writer) and reader.kind == "string":
             self._line(f"{target} = {self._hold(_uuid_text)}({target})")
-        # A reader's schema without a logical type asks for the plain value.
+        # If the reader's schema has no logical type, it gets the plain value.
         logical = writer if writer.logical and reader.logical else reader
         if logical.logical and (lift := self._values.lift(logical)) is not None:
             self._line(f"{target} = {self._hold(lift)}({target})")
@@ -312,7 +317,7 @@ class _Maker:
         try:
             self._read(branch, reader, target)
         except _UnfitError as error:
-            # Only data that has this branch cannot be read.
+            # Fail only for data with this branch.
             del self._lines[before:]
             self._depth = depth
             self._line(f"raise ValueError({self._hold(error.reason)})", error.path)
@@ -338,7 +343,7 @@ class _Maker:
             self._line(f"if {target} is None: raise ValueError('the schema has no such symbol, and no default')")
 
     def _skip(self, kind: AvroType) -> None:
-        """Lines that pass over a value."""
+        """Emit lines that skip a value."""
         match kind.kind:
             case "string" | "bytes":
                 self._bytes(None)
@@ -352,7 +357,10 @@ class _Maker:
                 self._read(kind, kind, self._new("v"))
 
     def _items(self, emit: Callable[[], object]) -> None:
-        """Lines once for each item of the blocks of an array or map; a negative count stands before a size."""
+        """Emit lines for each item in the blocks of an array or map.
+
+        A negative count is followed by the block's size.
+        """
         count, item = self._new("n"), self._new("i")
         self._long(count)
         self._line(f"while {count}:")
@@ -382,7 +390,7 @@ class _Maker:
         self._line(f"p = {end}")
 
     def _long(self, target: str) -> None:
-        """Lines that read a number: seven bits a byte, the lowest first, the sign in the lowest of all."""
+        """Emit lines that read a number: seven bits per byte, lowest first, with the sign in the lowest bit."""
         self._line(f"{target} = m[p]; p += 1")
         self._line(f"if {target} > 127:")
         self._line(f"    {target} &= 127; s = 7")
@@ -433,7 +441,7 @@ def _uuid_text(data: bytes) -> str:
 
 
 def _are_times(writer: AvroType, reader: AvroType) -> bool:
-    """Whether both are times of day, which become the same value whatever their units."""
+    """Return whether both are times of day, whose values do not depend on the unit."""
     return writer.logical == "time-micros" and reader.logical == "time-millis"
 
 
@@ -449,7 +457,7 @@ def _fits(writer: AvroType, reader: AvroType, narrows: bool) -> bool:
 
 
 def _branch_for(writer: AvroType, union: AvroType, narrows: bool) -> AvroType | None:
-    """The branch as which a type is read: one of the same kind and name, else of the same kind, else a wider one."""
+    """Return the branch to read a type as: one of the same kind and name, else of the same kind, else a wider one."""
     same = [one for one in union.parts if one.kind == writer.kind]
     named = [one for one in same if one.name.rpartition(".")[2] == writer.name.rpartition(".")[2]]
     others = [one for one in union.parts if _fits(writer, one, narrows)]

@@ -1,8 +1,8 @@
-"""Rows in Avro's binary encoding: one message, one record, without a file header.
+"""Rows in Avro's binary encoding: one record per message, without a file header.
 
-Supported are records, enums, arrays, maps, fixed, unions, all primitive types, named references (recursive ones too),
-and the logical types decimal, date, time and timestamp (milliseconds and microseconds). A record is a `Row` with names;
-a union takes the first branch that fits the value.
+Supported are records, enums, arrays, maps, fixed, unions, all primitive types, named references (including recursive
+ones), and the logical types decimal, date, time and timestamp (milliseconds and microseconds). A record is a `Row` with
+names; a union takes the first branch that fits the value.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ class AvroRowDeserializationSchema(DeserializationSchema[Row]):
     Args:
         record_class: a Java class, which Penstock cannot use.
         avro_schema_string: the schema of the rows, as JSON.
-        writer_schema_string: the schema with which the records were written, if it is another one. PyFlink has no such
+        writer_schema_string: the schema with which the records were written, if it differs. PyFlink has no such
             argument.
 
     Raises:
         TypeError: if no schema is given.
         NotImplementedError: if a Java class is given.
-        FormatError: if a schema is not that of a record, or records of the one cannot be read as the other.
+        FormatError: if a schema is not that of a record, or records of one schema cannot be read as the other.
     """
 
     def __init__(
@@ -51,10 +51,10 @@ class AvroRowDeserializationSchema(DeserializationSchema[Row]):
         self._reader = RecordReader(written, wanted, PythonValues())
 
     def deserialize(self, message: bytes) -> Row | None:
-        """Returns the row of a message. A message that cannot be read is dropped if such messages are skipped.
+        """Return the row of a message, or None for a malformed message if those are skipped.
 
         Raises:
-            FormatError: if the message is not such a record, or holds more than one.
+            FormatError: if the message is not such a record, or contains more than one.
         """
         try:
             return self._record(message)
@@ -64,7 +64,7 @@ class AvroRowDeserializationSchema(DeserializationSchema[Row]):
             raise FormatError(f"cannot read Avro {shorten(repr(message))}: {error}") from error
 
     def deserialize_batch(self, messages: Sequence[bytes]) -> Deserialized:
-        """Returns the rows of many messages."""
+        """Return the rows of many messages."""
         try:
             return Deserialized(make_rows(self._names, self._reader.many(messages)))
         except READ_ERRORS:
@@ -77,10 +77,10 @@ class AvroRowDeserializationSchema(DeserializationSchema[Row]):
             raise FormatError(self._reader.reason(error)) from error
 
     def deserialize_many(self, message: bytes, count: int) -> list[Row]:
-        """Returns the rows of so many records, one behind the other.
+        """Return the rows of `count` consecutive records.
 
         Raises:
-            FormatError: if the message is not made of such records, or holds more; it names the first bad one.
+            FormatError: if the message is not made of such records, or contains more; names the first bad one.
         """
         try:
             return make_rows(self._names, self._reader.block(message, count))
@@ -109,7 +109,7 @@ class AvroRowSerializationSchema(SerializationSchema[Any]):
         self._writer = RecordWriter(parse_record(self._schema_text), PythonValues())
 
     def serialize(self, element: Any) -> bytes:
-        """Returns the message for a record.
+        """Return the message for a record.
 
         Raises:
             FormatError: if the record does not fit the schema.

@@ -1,4 +1,4 @@
-"""Schemas of Avro as trees, with names looked up."""
+"""Avro schemas as trees, with names resolved."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PRIMITIVES: Final = frozenset(("null", "boolean", "int", "long", "float", "doubl
 
 @dataclass(eq=False, slots=True)
 class AvroField:
-    """A field of a record. `default` is as JSON has it, and counts only if `has_default`."""
+    """A field of a record. `default` is a JSON value, valid only if `has_default`."""
 
     name: str
     type: AvroType
@@ -24,16 +24,16 @@ class AvroField:
 
 @dataclass(eq=False, slots=True)
 class AvroType:
-    """A type of Avro; a record may hold itself.
+    """An Avro type; a record may contain itself.
 
     Attributes:
-        kind: one of Avro's: a primitive, or record, enum, fixed, array, map or union.
+        kind: Avro's name: a primitive, or record, enum, fixed, array, map or union.
         name: the full name of a record, enum or fixed.
-        logical: the name of the logical type, if it has one.
+        logical: the name of the logical type, if any.
         scale: of a decimal.
         size: of a fixed, in bytes.
         symbols: of an enum.
-        default: the symbol for symbols that an enum has not; None for none.
+        default: an enum's replacement for unknown symbols; None without one.
         fields: of a record.
         parts: the branches of a union, the items of an array, the values of a map.
     """
@@ -55,10 +55,10 @@ class AvroType:
 
 
 def parse_record(text: str) -> AvroType:
-    """The record that a text describes.
+    """Parse the JSON schema of a record.
 
     Raises:
-        FormatError: if it describes none.
+        FormatError: if the text is not the schema of a record.
     """
     try:
         found = _parse(json.loads(text), {}, "")
@@ -70,7 +70,7 @@ def parse_record(text: str) -> AvroType:
 
 
 def _parse(schema: Any, named: dict[str, AvroType], namespace: str) -> AvroType:
-    """The type of a schema; `named` holds those defined so far, by full name."""
+    """Return the type for a schema; `named` holds the types defined so far, by full name."""
     if isinstance(schema, list):
         return AvroType("union", parts=[_parse(branch, named, namespace) for branch in schema])
     if isinstance(schema, str):
@@ -92,7 +92,7 @@ def _parse(schema: Any, named: dict[str, AvroType], namespace: str) -> AvroType:
         found.size = schema["size"]
         named[full_name] = found = _with_logical(found, schema)
     else:
-        # the record is known before its fields, which may refer to it
+        # the record is registered before its fields, which may refer to it
         found.fields.extend(
             AvroField(
                 one["name"],

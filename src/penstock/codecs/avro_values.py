@@ -1,4 +1,4 @@
-"""Avro's logical types as values of Python's own classes, and back; a record inside of another is a `Row`."""
+"""Avro's logical types as values of Python's own classes, and back; a nested record is a `Row`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MICROSECOND: Final = datetime.timedelta(microseconds=1)
 
 
 class PythonValues:
-    """See the module's text. It is what `RecordReader` and `RecordWriter` ask for."""
+    """Python values for `RecordReader` and `RecordWriter`; see the module's docstring."""
 
     def lift(self, logical: AvroType) -> Callable[[Any], Any] | None:
         """See `Values`."""
@@ -78,14 +78,14 @@ class PythonValues:
 
 
 def decimal_of(data: bytes, scale: int) -> decimal.Decimal:
-    """The decimal of the bytes of its unscaled value."""
+    """Return the decimal for the bytes of its unscaled value."""
     unscaled = int.from_bytes(data, "big", signed=True)
     digits = tuple(map(int, str(abs(unscaled))))
     return decimal.Decimal((int(unscaled < 0), digits, -scale))
 
 
 def decimals(logical: AvroType) -> Logical:
-    """How decimals are written: in as few bytes as there are digits for, of a fixed in its size."""
+    """Return how to write decimals: in as few bytes as the digits need, or in the size of a fixed."""
     scale, size = logical.scale, logical.size
 
     def lower(value: decimal.Decimal) -> bytes:

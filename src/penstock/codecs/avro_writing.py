@@ -1,4 +1,4 @@
-"""Avro's binary encoding, written by functions that are made for a schema."""
+"""Writing of Avro's binary encoding, with functions generated for a schema."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from penstock.base.errors import FormatError
 from penstock.base.types import Row, values_by_names
 from penstock.codecs.avro_types import AvroType
 
-#: What writing a value that does not fit may raise.
+#: Errors that writing an invalid value may raise.
 WRITE_ERRORS: Final = (
     ArithmeticError,
     AttributeError,
@@ -29,12 +29,12 @@ def _always(value: Any) -> bool:
 
 
 class Logical(NamedTuple):
-    """How values of a logical type are written.
+    """How to write values of a logical type.
 
     Attributes:
         fits: whether a value is of the type.
-        lower: the value in Avro's plain types.
-        keeps: whether a value that fits loses nothing, such as microseconds as milliseconds.
+        lower: converts a value to Avro's plain types.
+        keeps: whether a valid value is written without loss, unlike microseconds as milliseconds.
     """
 
     fits: Callable[[Any], bool]
@@ -43,19 +43,19 @@ class Logical(NamedTuple):
 
 
 class Lowers(Protocol):
-    """What values are, which the schema says nothing of."""
+    """Conversion of values before encoding, which the schema does not define."""
 
     def lower(self, logical: AvroType) -> Logical | None:
-        """How values of a logical type are written; None where they are plain ones already."""
+        """Return how to write values of a logical type, or None if they are already plain."""
         ...
 
     def entries(self, value: Any) -> Iterable[tuple[Any, Any]] | None:
-        """The entries of a map; None if the value is none."""
+        """Return the entries of a map, or None if the value is not a map."""
         ...
 
 
 class RecordWriter:
-    """Writes records of a schema: rows, tuples, lists, or dicts by the names of fields."""
+    """Writes records of a schema: rows, tuples, lists, or dicts by field name."""
 
     def __init__(self, schema: AvroType, lowers: Lowers) -> None:
         maker = _Maker(lowers)
@@ -64,27 +64,30 @@ class RecordWriter:
         self._quick = _quick_writer([(field.type, maker.codec(field.type)) for field in schema.fields])
 
     def record(self, value: Any) -> bytes:
-        """The bytes of a record. Raises one of `WRITE_ERRORS`, with the field, if it does not fit the schema."""
+        """Return the bytes of a record.
+
+        Raises one of `WRITE_ERRORS`, naming the field, if it does not fit the schema.
+        """
         out = bytearray()
         try:
             self._quick(out, *_values_of(value, self._names))
         except WRITE_ERRORS:
             out.clear()
-            self._write(out, value)  # it says what is wrong
+            self._write(out, value)  # raises an error that names the field
         return bytes(out)
 
 
 def _values_of(record: Any, names: tuple[str, ...]) -> Any:
-    """The values of a record's fields: of dicts and of rows with these names by name, of others by position."""
+    """Return a record's field values: by name from dicts and rows with these names, by position from others."""
     if isinstance(record, dict):
         return [record[name] for name in names]
     return values_by_names(record, names) if isinstance(record, Row) else record
 
 
 def _quick_writer(fields: Sequence[tuple[AvroType, _Codec]]) -> Callable[..., None]:
-    """A function that writes the values of a record's fields, made as text for them, see `avro_reading`.
+    """Generate a function that writes a record's field values, see `avro_reading`.
 
-    It takes values that are exactly of the plain types by themselves, and leaves others to their codec.
+    It writes values of exactly the plain types itself and leaves others to their codec.
     """
     lines = [f"def write(out, {', '.join(f'v{place}' for place in range(len(fields)))}):"] if fields else []
     names: dict[str, Any] = {"write_long": write_long}
@@ -97,7 +100,7 @@ def _quick_writer(fields: Sequence[tuple[AvroType, _Codec]]) -> Callable[..., No
 
 
 def _quick_lines(kind: AvroType, value: str, other: str, names: dict[str, Any]) -> list[str]:
-    """The lines for one value."""
+    """Return the lines for one value."""
     if kind.kind == "union" and len(kind.parts) == 2 and kind.parts[0].kind == "null":
         inner = kind.parts[1]
         if (plain := _plain_lines(inner, value, names)) is not None:
@@ -115,7 +118,7 @@ def _quick_lines(kind: AvroType, value: str, other: str, names: dict[str, Any]) 
 
 
 def _plain_lines(kind: AvroType, value: str, names: dict[str, Any]) -> list[str] | None:
-    """The lines for a value that is exactly of a plain type: the test, and what follows from it; None for others."""
+    """Return the lines for a value of exactly a plain type, the test first; None for other types."""
     if kind.logical is not None:
         return None
     match kind.kind:
@@ -144,12 +147,12 @@ def _plain_lines(kind: AvroType, value: str, names: dict[str, Any]) -> list[str]
 
 
 class _Codec:
-    """How values of one type are recognised and written.
+    """How to recognize and write values of one type.
 
     Args:
         fits: whether a value is of the type.
-        write: appends its bytes.
-        keeps: whether the bytes of a value that fits hold all of it; by default all do.
+        write: appends a value's bytes.
+        keeps: whether a valid value is written without loss; by default always.
         is_float: whether numbers become floats.
     """
 
@@ -168,7 +171,7 @@ class _Codec:
         self.is_float = is_float
 
     def holds(self, value: Any) -> bool:
-        """Whether a value is of the type, and loses nothing when it is written."""
+        """Return whether a value is of the type and is written without loss."""
         try:
             return self.fits(value) and self.keeps(value)
         except WRITE_ERRORS:
@@ -181,7 +184,7 @@ class _Maker:
         self._records: dict[int, _Codec] = {}
 
     def codec(self, kind: AvroType) -> _Codec:
-        """How values of a type are written."""
+        """Return the codec for a type."""
         match kind.kind:
             case "union":
                 branches = [self.codec(branch) for branch in kind.parts]
@@ -252,7 +255,7 @@ class _Maker:
 
 
 def _named(name: str, codec: _Codec) -> _Codec:
-    """The same codec, whose errors name the field."""
+    """Return the same codec, whose errors name the field."""
     inner = codec.write
 
     def write(out: bytearray, value: Any) -> None:
@@ -265,7 +268,7 @@ def _named(name: str, codec: _Codec) -> _Codec:
 
 
 def _optional(branches: Sequence[_Codec], null: int) -> _Codec:
-    """A union of null and another type, which is nearly every union; `null` is the index of the former."""
+    """Return the codec for a union of null and one other type, the usual case; `null` is the index of null."""
     other = branches[1 - null]
 
     def write(out: bytearray, value: Any) -> None:
@@ -287,7 +290,10 @@ def _optional(branches: Sequence[_Codec], null: int) -> _Codec:
 
 def _union(branches: Sequence[_Codec]) -> _Codec:
     def choose(value: Any) -> int:
-        """The first branch that holds the value, an integer rather as an integer; else the first that it fits."""
+        """Return the first branch without loss, preferring integer types for ints.
+
+        Else the first that fits the value.
+        """
         fitting = [index for index, branch in enumerate(branches) if branch.fits(value)]
         if len(fitting) > 1:
             holding = [index for index in fitting if branches[index].holds(value)]
@@ -378,7 +384,7 @@ def _is_kept(value: int, keeps: Callable[[float], bool]) -> bool:
 
 
 def _checked(fits: Callable[[Any], bool], put: Callable[[bytearray, Any], None], kind: str) -> _Codec:
-    """A codec that refuses to write a value that does not fit."""
+    """Return a codec that refuses to write invalid values."""
 
     def write(out: bytearray, value: Any) -> None:
         if not fits(value):
@@ -400,7 +406,7 @@ def _lowered(base: _Codec, logical: Logical, name: str) -> _Codec:
 
 
 def write_long(out: bytearray, value: int) -> None:
-    """Zigzag, then seven bits a byte, the lowest first."""
+    """Write a number: zigzag, then seven bits per byte, lowest first."""
     rest = (value << 1) ^ (value >> 63)
     while rest > 0x7F:
         out.append(rest & 0x7F | 0x80)
@@ -409,7 +415,7 @@ def write_long(out: bytearray, value: int) -> None:
 
 
 def read_long(source: BytesIO) -> int:
-    """What `write_long` wrote. Raises `EOFError` at the end, and `ValueError` for what is no number."""
+    """Read a number written by `write_long`. Raises FormatError if it is cut off or too long."""
     result = 0
     for position in range(_VARINT_BYTES_MAX):
         data = source.read(1)

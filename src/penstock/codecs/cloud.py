@@ -1,7 +1,7 @@
-"""cloudpickle whose code keeps the name of its file, so that the tracebacks of functions show file and line.
+"""A cloudpickle that keeps the file names of code, so that tracebacks of functions show file and line.
 
-From 3.1.3 on cloudpickle replaces the name by `<dynamic-code>`, for bytes that do not depend on where a function is
-defined. Users need the place more than we need such bytes.
+Since 3.1.3, cloudpickle replaces the name with `<dynamic-code>`, so that the bytes do not depend on where a function is
+defined. Users need the location more than we need such bytes.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Final
 
 import cloudpickle
 
-#: The name that cloudpickle gives to the files of all code.
+#: The file name that cloudpickle gives to all code.
 _NO_FILE: Final = "<dynamic-code>"
 
 
@@ -24,7 +24,7 @@ def _reduce_code(code: CodeType) -> tuple[Any, ...]:
 
 
 class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
-    """cloudpickle's own; classes and functions of modules are pickled by reference."""
+    """Keeps file names. Otherwise cloudpickle's own: classes and functions of modules are pickled by reference."""
 
     dispatch_table: ClassVar[Mapping[type, Any]] = ChainMap(
         {CodeType: _reduce_code}, cloudpickle.Pickler.dispatch_table
@@ -32,7 +32,7 @@ class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
 
 
 def dumps(value: Any) -> bytes:
-    """Pickle a value, with the functions and classes that no module has. Raises whatever makes that impossible."""
+    """Pickle a value, including functions and classes that no module contains. Raises whatever error prevents that."""
     file = io.BytesIO()
     Pickler(file, protocol=5).dump(value)
     return file.getvalue()

@@ -12,15 +12,15 @@ from penstock.base.errors import ContractError
 from penstock.base.types import Row
 from penstock.codecs.row_batches import make_rows
 
-#: The most records that a source hands over as columns at a time.
+#: The maximum number of records that a source emits as columns at a time.
 COLUMN_BATCH_ROWS: Final = 1 << 16
 
 
 class ColumnData:
-    """An Arrow record batch that behaves as the list of its records, each a `Row` with the columns' names.
+    """An Arrow record batch that behaves like the list of its records, each a `Row` with the columns' names.
 
-    A slice shares memory with its batch. A pickled batch is its IPC message, which protocol 5 keeps out of band. The
-    message of a slice holds only the slice.
+    A slice shares memory with its batch. A batch is pickled as its IPC message, which protocol 5 keeps out of band. The
+    message of a slice contains only the slice.
     """
 
     __slots__ = ("_rows", "columns")
@@ -46,7 +46,7 @@ class ColumnData:
     __hash__ = None  # type: ignore[assignment]
 
     def rows(self, kinds: bytes | None = None) -> list[Row]:
-        """The records, made once, with these kinds; the same at each call."""
+        """Return the records, with these row kinds; they are created once and then cached."""
         if self._rows is None:
             names = tuple(self.columns.schema.names)
             columns = [column.to_pylist() for column in self.columns.columns]
@@ -55,19 +55,19 @@ class ColumnData:
         return self._rows
 
     def like(self, columns: pa.RecordBatch) -> ColumnData:
-        """Other columns of the same form, whose records are made in the same way."""
+        """Return other columns of the same form, whose records are created in the same way."""
         return ColumnData(columns)
 
     def column(self, place: int) -> pa.Array:
-        """One column."""
+        """Return one column."""
         return self.columns.column(place)
 
     def taken(self, place: int, records: Any) -> pa.Array:
-        """One column of the records with these numbers, a numpy array."""
+        """Return one column of the records with these indices, a numpy array."""
         return self.columns.column(place).take(pa.array(records))
 
     def cut(self) -> pa.RecordBatch:
-        """The columns, which are not remembered if they have to be made."""
+        """Return the columns, without caching them if they have to be created."""
         return self.columns
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -76,16 +76,16 @@ class ColumnData:
 
 
 class ChosenColumns(ColumnData):
-    """Records chosen of longer columns, which are cut when somebody reads them: what nobody reads is never copied.
+    """Records selected from longer columns, which are cut only when read: unread columns are never copied.
 
-    The longer columns stay in memory meanwhile. So the chosen records should be most of them.
+    The longer columns stay in memory meanwhile, so the selected records should be most of them.
 
     Args:
         whole: the longer columns; None for one that is `known`.
-        names: of the columns.
-        numbers: of the chosen records, as a numpy array.
-        known: columns of the chosen records, by their places.
-        mask: which records of the longer columns are chosen, where these are nearly all: a run of them is one copy.
+        names: the names of the columns.
+        numbers: the indices of the selected records, as a numpy array.
+        known: columns of the selected records, by position.
+        mask: the selection as a mask of the longer columns, if it is nearly all: each run of records is then one copy.
     """
 
     __slots__ = ("_columns", "_known", "_mask", "_names", "_numbers", "_whole")
@@ -111,28 +111,28 @@ class ChosenColumns(ColumnData):
 
     @property
     def columns(self) -> pa.RecordBatch:
-        """The columns, cut and remembered."""
+        """The columns, cut and cached."""
         if self._columns is None:
             self._columns = self.cut()
-            # In another thread a checkpoint may be cutting what it has found here, which stays as it is.
+            # A checkpoint in another thread may be cutting from the old dict and list, which stay unchanged.
             self._known = dict(enumerate(self._columns.columns))
             self._whole = [None] * len(self._names)
         return self._columns
 
     @property
     def is_cut(self) -> bool:
-        """Whether nothing holds the longer columns any more."""
+        """Whether the longer columns have been released."""
         return self._columns is not None
 
     def column(self, place: int) -> pa.Array:
-        """One column; the others stay as they are."""
+        """Return one column, cutting only that one."""
         found = self._known.get(place)
         if found is None:
             found = self._known[place] = self._chosen(self._whole[place])
         return found
 
     def taken(self, place: int, records: Any) -> pa.Array:
-        """See `ColumnData`. Nothing else is cut."""
+        """See `ColumnData`. Cuts nothing else."""
         found = self._known.get(place)
         whole: Any = self._whole[place]
         return whole.take(pa.array(self._numbers[records])) if found is None else found.take(pa.array(records))
@@ -148,7 +148,7 @@ class ChosenColumns(ColumnData):
 
 
 class RecordData(ColumnData):
-    """Columns whose records are no rows: `make` makes each of its fields, as a NamedTuple does; it is picklable."""
+    """Columns whose records are not rows: `make` creates each from its fields, like a NamedTuple; it is picklable."""
 
     __slots__ = ("make",)
 
@@ -162,13 +162,13 @@ class RecordData(ColumnData):
         return RecordData(super().__getitem__(part).columns, self.make)
 
     def rows(self, kinds: bytes | None = None) -> list[Any]:
-        """The records, made once; they have no kinds."""
+        """Return the records, created once and then cached; they have no kinds."""
         if self._rows is None:
             self._rows = list(map(self.make, *(column.to_pylist() for column in self.columns.columns)))
         return self._rows
 
     def like(self, columns: pa.RecordBatch) -> RecordData:
-        """Other columns of such records."""
+        """Return other columns of such records."""
         return RecordData(columns, self.make)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -177,7 +177,7 @@ class RecordData(ColumnData):
 
 
 class ChangeData(ColumnData):
-    """Changes of a table as columns; `kinds` has a byte for each, as in `Batch.kinds`."""
+    """Changes of a table as columns; `kinds` has one byte for each, as in `Batch.kinds`."""
 
     __slots__ = ("kinds",)
 

@@ -1,4 +1,4 @@
-"""The plain columns inside of columns of lists, maps and structs."""
+"""Helpers for the leaf columns of nested list, map and struct columns."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from penstock.base.errors import UnsupportedError
 
 
 def leaf_types(kind: pa.DataType) -> Iterator[pa.DataType]:
-    """The types of the plain values in a type; the type itself if it is not nested."""
+    """Yield the leaf types of a type; yield the type itself if it is not nested."""
     if not kinds.is_nested(kind):
         yield kind
     for place in range(kind.num_fields):
@@ -20,29 +20,29 @@ def leaf_types(kind: pa.DataType) -> Iterator[pa.DataType]:
 
 
 def has_times(kind: pa.DataType) -> bool:
-    """Whether a type is a timestamp or has one in it."""
+    """Return whether a type is or contains a timestamp."""
     return any(kinds.is_timestamp(leaf) for leaf in leaf_types(kind))
 
 
 def has_dates(kind: pa.DataType) -> bool:
-    """Whether a type is a date or has one in it."""
+    """Return whether a type is or contains a date."""
     return any(kinds.is_date32(leaf) for leaf in leaf_types(kind))
 
 
 def has_decimals(kind: pa.DataType) -> bool:
-    """Whether a type is a decimal or has one in it."""
+    """Return whether a type is or contains a decimal."""
     return any(kinds.is_decimal(leaf) for leaf in leaf_types(kind))
 
 
 def convert_leaves(convert: Callable[..., pa.Array], *columns: pa.Array) -> pa.Array:
-    """A column whose plain values are what `convert` returns for them.
+    """Apply `convert` to the leaf values of a column and return a column of the same shape.
 
     Args:
-        convert: takes the plain values at one place of each column, and returns as many values.
+        convert: takes one leaf of each column and returns an array of the same length.
         columns: columns of the same shape. The result has the nulls and lengths of the first one.
 
     Raises:
-        UnsupportedError: for a kind of list that readers of files do not make.
+        UnsupportedError: for a list type that file readers do not produce.
     """
     first = columns[0]
     kind = first.type
@@ -52,7 +52,7 @@ def convert_leaves(convert: Callable[..., pa.Array], *columns: pa.Array) -> pa.A
         parts = [convert_leaves(convert, *[one.field(place) for one in columns]) for place in range(kind.num_fields)]
         fields = [kind.field(place).with_type(part.type) for place, part in enumerate(parts)]
         return pa.StructArray.from_arrays(parts, fields=fields, mask=first.is_null())
-    if first.offset:  # a slice refers to the values of the whole column
+    if first.offset:  # a slice shares the values of the whole column
         columns = tuple(one.take(pa.array(np.arange(len(one)))) for one in columns)
         first = columns[0]
     if kinds.is_map(kind):
@@ -69,7 +69,7 @@ def convert_leaves(convert: Callable[..., pa.Array], *columns: pa.Array) -> pa.A
 
 
 def offsets_of(column: pa.Array) -> pa.Array:
-    """Where each list begins, and NULL for a list that is NULL."""
+    """Return the start offset of each list, or NULL where the list is NULL."""
     missing = np.append(column.is_null().to_numpy(zero_copy_only=False), False)
     offsets = column.offsets
     return pa.array(offsets.to_numpy(), offsets.type, mask=missing) if missing.any() else offsets

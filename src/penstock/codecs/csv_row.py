@@ -1,8 +1,8 @@
-"""Rows as lines of comma-separated values: one message, one line.
+"""Rows as lines of comma-separated values, one line per message.
 
-Dates, times and timestamps are ISO-8601 text. The elements of an array or a nested row stand in one field, with a
-delimiter of their own between them. The classes are PyFlink's of `datastream.formats.csv`; they live here because
-`penstock.codecs` offers them and needs only the standard library.
+Dates, times and timestamps are ISO-8601 text. The elements of an array or nested row share one field and are separated
+by a delimiter of their own. The classes mirror PyFlink's `datastream.formats.csv`; they live here because
+`penstock.codecs` exports them and they need only the standard library.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _ARRAYS = (BasicArrayTypeInfo, ListTypeInfo, ObjectArrayTypeInfo, PrimitiveArray
 
 @dataclass(frozen=True, slots=True)
 class _Dialect:
-    """How lines are written; `null_literal` None means that an empty field of any type but text is null."""
+    """The CSV dialect. If `null_literal` is None, an empty field of any non-text type is null."""
 
     row_type: RowTypeInfo
     field_delimiter: str = ","
@@ -61,7 +61,7 @@ class _Dialect:
     as_columns: bool = False
 
     def format_parameters(self) -> dict[str, Any]:
-        """What the csv module wants to know."""
+        """Return the keyword arguments for the csv module."""
         return {
             "delimiter": self.field_delimiter,
             "quotechar": self.quote_character,
@@ -72,7 +72,7 @@ class _Dialect:
 
 
 class CsvRowDeserializationSchema(DeserializationSchema[Row]):
-    """Reads rows from lines; make one with `CsvRowDeserializationSchema.Builder(row_type)`."""
+    """Parses lines into rows; create one with `CsvRowDeserializationSchema.Builder(row_type)`."""
 
     def __init__(self, dialect: _Dialect) -> None:
         self._dialect = dialect
@@ -83,13 +83,13 @@ class CsvRowDeserializationSchema(DeserializationSchema[Row]):
         self._readers = [_reader(field, dialect) for field in dialect.row_type.get_field_types()]
 
     def deserialize(self, message: bytes) -> Row | None:
-        """Returns the row of a line, with the fields' names.
+        """Return the row parsed from a line, with field names.
 
-        A field equal to the null literal is None; without such a literal an empty field is, unless it is text.
-        Comments, where allowed, and with `set_ignore_parse_errors` lines that cannot be read, are dropped.
+        A field equal to the null literal becomes None; without a null literal, an empty non-text field does. Comments
+        are dropped if allowed, and malformed lines if `set_ignore_parse_errors` is set.
 
         Raises:
-            FormatError: if the line cannot be read.
+            FormatError: if the line cannot be parsed.
         """
         try:
             return self._record(message)
@@ -99,7 +99,7 @@ class CsvRowDeserializationSchema(DeserializationSchema[Row]):
             raise FormatError(f"cannot read CSV {shorten(repr(message))}: {error}") from error
 
     def deserialize_batch(self, messages: Sequence[bytes]) -> Deserialized:
-        """Returns the rows of many lines."""
+        """Return the rows parsed from many lines."""
         try:
             columns = self._columns(messages)
             if self._arrow is not None:
@@ -110,7 +110,7 @@ class CsvRowDeserializationSchema(DeserializationSchema[Row]):
             return found if self._arrow is None else to_columns(found, self._arrow)
 
     def _columns(self, messages: Sequence[bytes]) -> list[list[Any]]:
-        """The values of each field. Raises one of `BAD_RECORD` unless each message is one record."""
+        """Return the values of each field. Raises one of `BAD_RECORD` unless each message is one record."""
         texts = [message.decode() for message in messages]
         if self._dialect.allow_comments and any(map(_is_comment, texts)):
             raise FormatError("a message is a comment")
@@ -129,7 +129,7 @@ class CsvRowDeserializationSchema(DeserializationSchema[Row]):
             raise FormatError(f"{len(lines)} lines in one message")
         fields = lines[0] if lines and lines[0] else [""]
         if len(fields) == len(self._readers) + 1 and not fields[-1].strip():
-            fields = fields[:-1]  # a delimiter at the end of the line
+            fields = fields[:-1]  # the line ends with a delimiter
         if len(fields) != len(self._readers):
             raise FormatError(f"{len(fields)} fields, expected {len(self._readers)}")
         values = []
@@ -141,7 +141,7 @@ class CsvRowDeserializationSchema(DeserializationSchema[Row]):
         return make_rows(self._names, (values,))[0]
 
     def get_produced_type(self) -> TypeInformation:
-        """The type of the rows."""
+        """Return the row type."""
         return self._dialect.row_type
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -158,42 +158,42 @@ class CsvRowDeserializationSchema(DeserializationSchema[Row]):
             self._dialect = _Dialect(_row_type(type_info))
 
         def set_field_delimiter(self, delimiter: str) -> CsvRowDeserializationSchema.Builder:
-            """Sets the character between fields; a comma unless set."""
+            """Set the field delimiter; a comma by default."""
             self._dialect = replace(self._dialect, field_delimiter=_character(delimiter))
             return self
 
         def set_allow_comments(self, allow_comments: bool) -> CsvRowDeserializationSchema.Builder:
-            """Sets whether lines that start with `#` are dropped."""
+            """Set whether to drop lines that start with `#`."""
             self._dialect = replace(self._dialect, allow_comments=allow_comments)
             return self
 
         def set_array_element_delimiter(self, delimiter: str) -> CsvRowDeserializationSchema.Builder:
-            """Sets the text between elements of an array; a semicolon unless set."""
+            """Set the delimiter between array elements; a semicolon by default."""
             self._dialect = replace(self._dialect, array_element_delimiter=_not_empty(delimiter))
             return self
 
         def set_quote_character(self, c: str) -> CsvRowDeserializationSchema.Builder:
-            """Sets the character around fields that hold delimiters; a double quote unless set."""
+            """Set the character that quotes fields containing delimiters; a double quote by default."""
             self._dialect = replace(self._dialect, quote_character=_character(c))
             return self
 
         def set_escape_character(self, c: str) -> CsvRowDeserializationSchema.Builder:
-            """Sets the character that takes the next one its meaning; none unless set."""
+            """Set the escape character; none by default."""
             self._dialect = replace(self._dialect, escape_character=_character(c))
             return self
 
         def set_null_literal(self, null_literal: str) -> CsvRowDeserializationSchema.Builder:
-            """Sets the text that stands for None."""
+            """Set the text that represents None."""
             self._dialect = replace(self._dialect, null_literal=null_literal)
             return self
 
         def set_ignore_parse_errors(self, ignore_parse_errors: bool) -> CsvRowDeserializationSchema.Builder:
-            """Sets whether lines that cannot be read are dropped instead of being errors."""
+            """Set whether to drop lines that cannot be parsed instead of failing."""
             self._dialect = replace(self._dialect, ignore_parse_errors=ignore_parse_errors)
             return self
 
         def as_columns(self) -> CsvRowDeserializationSchema.Builder:
-            """Hands rows over as columns; where an operator works record by record they are rows all the same.
+            """Make the schema return columns. Operators that work record by record still see rows.
 
             PyFlink has no such method.
             """
@@ -201,26 +201,26 @@ class CsvRowDeserializationSchema(DeserializationSchema[Row]):
             return self
 
         def build(self) -> CsvRowDeserializationSchema:
-            """Returns the schema.
+            """Build the schema.
 
             Raises:
-                ConfigurationError: if rows are wanted as columns, and Arrow has no column of a field's type.
+                ConfigurationError: if rows are requested as columns and a field's type has no Arrow equivalent.
             """
             return CsvRowDeserializationSchema(self._dialect)
 
 
 class CsvRowSerializationSchema(SerializationSchema[Any]):
-    """Writes rows as lines in UTF-8; make one with `CsvRowSerializationSchema.Builder(row_type)`."""
+    """Writes rows as UTF-8 lines; create one with `CsvRowSerializationSchema.Builder(row_type)`."""
 
     def __init__(self, dialect: _Dialect) -> None:
         self._dialect = dialect
         self._writers = [_writer(field, dialect) for field in dialect.row_type.get_field_types()]
 
     def serialize(self, element: Any) -> bytes:
-        """Returns the line, its delimiter included, for a row or tuple.
+        """Return the line for a row or tuple, including the line delimiter.
 
         Raises:
-            FormatError: if the record does not fit the row type, or needs a quote or escape that is not allowed.
+            FormatError: if the record does not fit the row type, or needs quoting or escaping that is disabled.
         """
         try:
             return self._lines([element])[0]
@@ -228,7 +228,7 @@ class CsvRowSerializationSchema(SerializationSchema[Any]):
             raise FormatError(f"cannot write {shorten(repr(element))} as CSV: {error}") from error
 
     def serialize_batch(self, elements: Sequence[Any] | ColumnData) -> list[bytes]:
-        """Returns the lines of many rows or tuples."""
+        """Return the lines for many rows or tuples."""
         try:
             return self._lines(elements)
         except (*BAD_VALUE, csv.Error):
@@ -238,7 +238,7 @@ class CsvRowSerializationSchema(SerializationSchema[Any]):
         columns = fields_of_rows(elements, self._dialect.row_type.get_field_names())
         texts = [list(map(write, column)) for write, column in zip(self._writers, columns, strict=True)]
         lines: list[str] = []
-        # The writer of the module hands each line over in one call of `write`.
+        # The csv writer passes each line in one call of `write`.
         out = SimpleNamespace(write=lines.append)
         parameters = self._dialect.format_parameters()
         csv.writer(out, lineterminator=self._dialect.line_delimiter, **parameters).writerows(zip(*texts, strict=True))
@@ -258,7 +258,7 @@ class CsvRowSerializationSchema(SerializationSchema[Any]):
             self._dialect = _Dialect(_row_type(type_info))
 
         def set_field_delimiter(self, c: str) -> CsvRowSerializationSchema.Builder:
-            """Sets the character between fields; a comma unless set."""
+            """Set the field delimiter; a comma by default."""
             self._dialect = replace(self._dialect, field_delimiter=_character(c))
             return self
 
@@ -274,32 +274,32 @@ class CsvRowSerializationSchema(SerializationSchema[Any]):
             return self
 
         def set_array_element_delimiter(self, delimiter: str) -> CsvRowSerializationSchema.Builder:
-            """Sets the text between elements of an array; a semicolon unless set."""
+            """Set the delimiter between array elements; a semicolon by default."""
             self._dialect = replace(self._dialect, array_element_delimiter=_not_empty(delimiter))
             return self
 
         def disable_quote_character(self) -> CsvRowSerializationSchema.Builder:
-            """Writes no quotes; a field that holds a delimiter then needs an escape character."""
+            """Disable quoting; a field that contains a delimiter then needs an escape character."""
             self._dialect = replace(self._dialect, quote_character=None)
             return self
 
         def set_quote_character(self, c: str) -> CsvRowSerializationSchema.Builder:
-            """Sets the character around fields that hold delimiters; a double quote unless set."""
+            """Set the character that quotes fields containing delimiters; a double quote by default."""
             self._dialect = replace(self._dialect, quote_character=_character(c))
             return self
 
         def set_escape_character(self, c: str) -> CsvRowSerializationSchema.Builder:
-            """Sets the character that takes the next one its meaning; none unless set."""
+            """Set the escape character; none by default."""
             self._dialect = replace(self._dialect, escape_character=_character(c))
             return self
 
         def set_null_literal(self, s: str) -> CsvRowSerializationSchema.Builder:
-            """Sets the text that stands for None; empty unless set."""
+            """Set the text that represents None; empty by default."""
             self._dialect = replace(self._dialect, null_literal=s)
             return self
 
         def build(self) -> CsvRowSerializationSchema:
-            """Returns the schema."""
+            """Build the schema."""
             return CsvRowSerializationSchema(self._dialect)
 
 
@@ -308,7 +308,7 @@ def _is_comment(text: str) -> bool:
 
 
 def _reader(type_info: TypeInformation, dialect: _Dialect) -> Callable[[str], Any]:
-    """The function that turns a field's text into a value of the type, or None."""
+    """Return a function that parses a field's text into a value of the type, or None."""
     null = dialect.null_literal
     if null is None:
         null = None if type_info in _TEXTS else ""
@@ -351,7 +351,7 @@ def _value_reader(type_info: TypeInformation, dialect: _Dialect) -> Callable[[st
 
 
 def _writer(type_info: TypeInformation, dialect: _Dialect) -> Callable[[Any], str]:
-    """The function that turns a value of the type, or None, into a field's text."""
+    """Return a function that formats a value of the type, or None, as a field's text."""
     null = dialect.null_literal or ""
     delimiter = dialect.array_element_delimiter
     writers: list[Callable[[Any], str]]
@@ -394,7 +394,7 @@ def _join(delimiter: str, items: list[str]) -> str:
 
 
 def _to_boolean(text: str) -> bool:
-    """Flink reads Booleans by Java's `Boolean.parseBoolean`, so any text except `true` is False."""
+    """Parse a Boolean as Flink does, by Java's `Boolean.parseBoolean`: any text except `true` is False."""
     return text.strip().lower() == "true"
 
 

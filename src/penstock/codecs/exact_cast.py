@@ -1,8 +1,8 @@
-"""Casts of Arrow columns that change no value.
+"""Lossless casts of Arrow columns.
 
-Arrow's own cast does not check all values: a decimal that is too large for 128 bits becomes another number, and with
-`safe=False` a time becomes another time. `exact_cast` raises an error that shows the value instead. Use it wherever a
-column of others' data (files, servers, messages, programs) becomes a column of a declared type.
+Arrow's own cast does not check every value: a decimal too large for 128 bits becomes another number, and with
+`safe=False` a time becomes another time. `exact_cast` instead raises an error that shows the value. Use it wherever a
+column of external data (files, servers, messages, programs) becomes a column of a declared type.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ import pyarrow.types as kinds
 from penstock.codecs.column_leaves import has_decimals
 from penstock.codecs.map_columns import with_keys_like
 
-#: the texts that are decimal numbers, for Python as for Arrow
+#: matches the decimal numbers that both Python and Arrow accept
 _NUMBER: Final = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,9})?", re.ASCII)
 _SHOWN_CHARS_MAX: Final = 60
-#: how many of each of Arrow's units are a second
+#: how many of each Arrow time unit make up a second
 _PER_SECOND: Final = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 
 
 def exact_cast(column: Any, kind: pa.DataType) -> Any:
-    """An array or chunked array as another type; the same object if it has the type.
+    """Cast an array or chunked array; return the same object if it already has the type.
 
-    A timestamp loses the digits of its fraction that the type does not have, toward the past. Decimals lose no digit.
-    Inside of lists, maps and structs timestamps lose no digit either. Maps whose keys may be NULL become plain maps, or
-    the other way round, as the type says.
+    A top-level timestamp is truncated to the type's fractional digits, toward the past. Decimals never lose digits, nor
+    do timestamps nested in lists, maps and structs. Maps with nullable keys become plain maps, or vice versa, to match
+    the type.
 
     Raises:
-        pa.ArrowInvalid: for a value that the type does not hold. The message shows the value.
-        pa.ArrowException: for types between which Arrow has no cast.
+        pa.ArrowInvalid: for a value that does not fit the type; the message shows the value.
+        pa.ArrowException: if Arrow has no cast between the types.
     """
     if column.type == kind:
         return column
@@ -56,10 +56,10 @@ def exact_cast(column: Any, kind: pa.DataType) -> Any:
 
 
 def exact_cast_columns(columns: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """The columns of a schema, by their names and in its order, each by `exact_cast`.
+    """Return the columns of a schema, selected by name, in its order, and each cast by `exact_cast`.
 
     Raises:
-        pa.ArrowInvalid: as `exact_cast`; the message names the column.
+        pa.ArrowInvalid: as in `exact_cast`; the message names the column.
         KeyError: if a column is missing.
     """
     arrays = []
@@ -72,7 +72,7 @@ def exact_cast_columns(columns: pa.RecordBatch, schema: pa.Schema) -> pa.RecordB
 
 
 def check_decimals(column: pa.Array, kind: pa.DataType) -> None:
-    """Raises `pa.ArrowInvalid` if Arrow's cast to a type would change a decimal, also inside of nested values."""
+    """Raise `pa.ArrowInvalid` if Arrow's cast to a type would change a decimal, including inside nested values."""
     found = column.type
     if kinds.is_decimal(kind):
         if _is_text(found):
@@ -106,7 +106,7 @@ def _check_range(column: pa.Array, kind: pa.DataType) -> None:
 
 
 def _decimals_of_texts(column: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Texts as decimals: by Arrow where they have so few digits that it cannot go wrong, else one by one."""
+    """Convert text to decimals: by Arrow's cast if all values have few enough digits to be safe, else one by one."""
     usual = rf"^[+-]?[0-9]{{1,{max(kind.precision - kind.scale, 1)}}}(\.[0-9]{{0,{max(kind.scale, 0)}}})?$"
     if kind.precision > kind.scale >= 0 and pc.all(pc.match_substring_regex(column, usual)).as_py() is not False:
         return column.cast(kind)
@@ -131,7 +131,7 @@ def _decimal(text: str, kind: pa.DataType) -> Decimal:
 
 
 def _timestamps(column: pa.Array, kind: pa.DataType) -> pa.Array:
-    """The same numbers of seconds. A zone says how Arrow shows moments, and changes no number."""
+    """Convert between units. The time zone affects only how Arrow displays timestamps, never the numbers."""
     had, wanted = _PER_SECOND[column.type.unit], _PER_SECOND[kind.unit]
     if had == wanted:
         return column.view(kind)
@@ -159,7 +159,7 @@ def _is_coarser(kind: pa.DataType, found: pa.DataType) -> bool:
 
 
 def _shown_time(number: int, per_second: int) -> str:
-    """A time in the form of ISO 8601; the number of seconds for a year with more than four digits."""
+    """Return a time in ISO 8601; if the year has more than four digits, as a number of seconds."""
     seconds, rest = divmod(number, per_second)
     try:
         day = str(np.datetime64(seconds, "s"))

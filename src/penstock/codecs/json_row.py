@@ -1,8 +1,8 @@
-"""Rows as JSON objects: one message, one object.
+"""Rows as JSON objects, one object per message.
 
-Dates, times and timestamps are ISO-8601 text, in UTC where no zone is named; bytes are base64; whole and decimal
-numbers keep all their digits. The classes are PyFlink's of `datastream.formats.json`; they live here because
-`penstock.codecs` offers them and needs only the standard library.
+Dates, times and timestamps are ISO-8601 text, in UTC unless a zone is given; bytes are base64; integers and decimals
+keep all their digits. The classes mirror PyFlink's `datastream.formats.json`; they live here because `penstock.codecs`
+exports them and they need only the standard library.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = ["JsonRowDeserializationSchema", "JsonRowSerializationSchema"]
 
 
 class JsonRowDeserializationSchema(DeserializationSchema[Row]):
-    """Reads rows from JSON objects; make one with `JsonRowDeserializationSchema.builder()`."""
+    """Parses JSON objects into rows; create one with `JsonRowDeserializationSchema.builder()`."""
 
     def __init__(
         self, row_type: RowTypeInfo, fail_on_missing_field: bool, ignore_parse_errors: bool, as_columns: bool = False
@@ -43,17 +43,17 @@ class JsonRowDeserializationSchema(DeserializationSchema[Row]):
 
     @staticmethod
     def builder() -> JsonRowDeserializationSchema.Builder:
-        """Starts a schema."""
+        """Return a builder."""
         return JsonRowDeserializationSchema.Builder()
 
     def deserialize(self, message: bytes) -> Row | None:
-        """Returns the row of a message, with the fields' names.
+        """Return the row parsed from a message, with field names.
 
-        A null is None for every type, and so is a field that is missing. A message that is null becomes None. A message
-        that cannot be read is dropped if such messages are skipped.
+        A JSON null becomes None for every type, as does a missing field. A message that is null becomes None. A message
+        that cannot be parsed is dropped if malformed messages are skipped.
 
         Raises:
-            FormatError: if the message is not a JSON object of the right form.
+            FormatError: if the message is not a JSON object of the expected form.
         """
         try:
             return self._record(message)
@@ -63,7 +63,7 @@ class JsonRowDeserializationSchema(DeserializationSchema[Row]):
             raise FormatError(f"cannot read JSON {shorten(repr(message))}: {error}") from error
 
     def deserialize_batch(self, messages: Sequence[bytes]) -> Deserialized:
-        """Returns the rows of many messages."""
+        """Return the rows parsed from many messages."""
         try:
             if self._arrow is None:
                 return Deserialized(self._read_struct.rows(messages))
@@ -79,7 +79,7 @@ class JsonRowDeserializationSchema(DeserializationSchema[Row]):
             return self._record_at_length(message)
 
     def _record_at_length(self, message: bytes) -> Row | None:
-        """As `StructReader` reads it, taking more: a number as text and the like. Its errors name the field."""
+        """Parse leniently where `StructReader` fails, such as a number in place of text. Errors name the field."""
         parsed = parse_strictly(message)
         if parsed is None:
             return None
@@ -89,7 +89,7 @@ class JsonRowDeserializationSchema(DeserializationSchema[Row]):
         return row
 
     def get_produced_type(self) -> TypeInformation:
-        """The type of the rows."""
+        """Return the row type."""
         return self._row_type
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -106,16 +106,16 @@ class JsonRowDeserializationSchema(DeserializationSchema[Row]):
             self._as_columns = False
 
         def type_info(self, type_info: TypeInformation) -> JsonRowDeserializationSchema.Builder:
-            """Sets the type of the rows, whose field names are looked up in the objects."""
+            """Set the row type; its field names are looked up in the objects."""
             self._type_info = type_info
             return self
 
         def json_schema(self, json_schema: str) -> JsonRowDeserializationSchema.Builder:
-            """Derives the type of the rows from a JSON schema.
+            """Derive the row type from a JSON schema.
 
             Raises:
                 TypeError: if the schema is None.
-                FormatError: if it is not the JSON schema of an object, or uses what is not supported.
+                FormatError: if it is not the JSON schema of an object, or uses an unsupported feature.
             """
             if json_schema is None:
                 raise WrongTypeError("the JSON schema must not be None")
@@ -123,17 +123,17 @@ class JsonRowDeserializationSchema(DeserializationSchema[Row]):
             return self
 
         def fail_on_missing_field(self) -> JsonRowDeserializationSchema.Builder:
-            """Makes a missing field an error; without this it is None."""
+            """Make a missing field an error; by default it is None."""
             self._fail_on_missing_field = True
             return self
 
         def ignore_parse_errors(self) -> JsonRowDeserializationSchema.Builder:
-            """Drops messages that cannot be read; without this they are errors."""
+            """Drop messages that cannot be parsed; by default they are errors."""
             self._ignore_parse_errors = True
             return self
 
         def as_columns(self) -> JsonRowDeserializationSchema.Builder:
-            """Hands rows over as columns; where an operator works record by record they are rows all the same.
+            """Make the schema return columns. Operators that work record by record still see rows.
 
             PyFlink has no such method.
             """
@@ -141,12 +141,12 @@ class JsonRowDeserializationSchema(DeserializationSchema[Row]):
             return self
 
         def build(self) -> JsonRowDeserializationSchema:
-            """Returns the schema.
+            """Build the schema.
 
             Raises:
                 TypeError: if no row type is set.
-                ValueError: if missing fields are to fail while errors are ignored.
-                ConfigurationError: if rows are wanted as columns, and Arrow has no column of a field's type.
+                ValueError: if missing fields should fail while errors are ignored.
+                ConfigurationError: if rows are requested as columns and a field's type has no Arrow equivalent.
             """
             if not isinstance(self._type_info, RowTypeInfo):
                 raise WrongTypeError(f"set a row type with type_info or json_schema, not {self._type_info!r}")
@@ -158,7 +158,7 @@ class JsonRowDeserializationSchema(DeserializationSchema[Row]):
 
 
 class JsonRowSerializationSchema(SerializationSchema[Any]):
-    """Writes rows as JSON objects in UTF-8; make one with `JsonRowSerializationSchema.builder()`."""
+    """Writes rows as UTF-8 JSON objects; create one with `JsonRowSerializationSchema.builder()`."""
 
     def __init__(self, row_type: RowTypeInfo) -> None:
         self._row_type = row_type
@@ -166,11 +166,11 @@ class JsonRowSerializationSchema(SerializationSchema[Any]):
 
     @staticmethod
     def builder() -> JsonRowSerializationSchema.Builder:
-        """Starts a schema."""
+        """Return a builder."""
         return JsonRowSerializationSchema.Builder()
 
     def serialize(self, element: Any) -> bytes:
-        """Returns the JSON object for a row, tuple, or dict.
+        """Return the JSON object for a row, tuple or dict.
 
         Raises:
             FormatError: if the record does not fit the row type.
@@ -181,7 +181,7 @@ class JsonRowSerializationSchema(SerializationSchema[Any]):
             raise FormatError(f"cannot write {shorten(repr(element))} as {self._row_type}: {error}") from error
 
     def serialize_batch(self, elements: Sequence[Any] | ColumnData) -> list[bytes]:
-        """Returns the JSON object for each of many rows, tuples or dicts."""
+        """Return the JSON object for each row, tuple or dict."""
         try:
             return self._objects(elements)
         except BAD_VALUE:
@@ -200,12 +200,12 @@ class JsonRowSerializationSchema(SerializationSchema[Any]):
             self._type_info: TypeInformation | None = None
 
         def with_type_info(self, type_info: TypeInformation) -> JsonRowSerializationSchema.Builder:
-            """Sets the type of the rows, whose field names become the objects' keys."""
+            """Set the row type; its field names become the objects' keys."""
             self._type_info = type_info
             return self
 
         def build(self) -> JsonRowSerializationSchema:
-            """Returns the schema.
+            """Build the schema.
 
             Raises:
                 TypeError: if no row type is set, or a field's type cannot be written as JSON.

@@ -1,8 +1,8 @@
-"""The row type that a JSON schema describes.
+"""Derives a row type from a JSON schema.
 
 Supported: `type` (also a list of types with "null"), `properties`, `items` (one schema, or a list for a tuple as a
-row), `format` date, time and date-time, `contentEncoding` base64, and `$ref` within the document. Numbers, whole ones
-too, become decimals, because JSON sets no limit on them.
+row), `format` date, time and date-time, `contentEncoding` base64, and `$ref` within the document. All numbers,
+including integers, become decimals, because JSON does not limit their size.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ _DEPTH_MAX = 64
 
 
 def type_of_json_schema(text: str) -> RowTypeInfo:
-    """Returns the row type for the JSON schema of an object.
+    """Return the row type for the JSON schema of an object.
 
     Raises:
-        FormatError: if the text is not such a schema, or refers to itself.
+        FormatError: if the text is not such a schema, or is recursive.
     """
     try:
         schema = json.loads(text)
@@ -73,7 +73,7 @@ def _text_type(schema: dict[str, Any]) -> TypeInformation:
 
 
 def _resolve(reference: Any, root: Any) -> Any:
-    """The part of the document a reference such as `#/definitions/address` points to."""
+    """Return the part of the document that a reference such as `#/definitions/address` points to."""
     if not isinstance(reference, str) or not reference.startswith("#"):
         raise FormatError(f"only references within the JSON schema are supported, not {reference!r}")
     found = root

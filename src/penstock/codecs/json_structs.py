@@ -1,8 +1,8 @@
-"""JSON objects parsed and written by msgspec as a row type says, in a fraction of the time that dicts take.
+"""Parses and writes JSON objects of a row type with msgspec, in a fraction of the time that dicts take.
 
-msgspec refuses what is not exactly of the type, such as a number where the type is text. The schema then reads that
-message by `json_values`, which takes more. So what is read here must come out as it does there; where the two might
-differ, the type stays a text here, and the function of `json_values` converts it.
+msgspec rejects values that do not match the type exactly, such as a number where the type is text. The schema then
+falls back to `json_values`, which is more lenient. The two must agree on every message that msgspec accepts, so where
+they might differ, this module parses the field as text and lets `json_values` convert it.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ _PLAIN: Final[dict[BasicType, Any]] = {
 
 
 class StructReader:
-    """Reads JSON objects as rows of a type.
+    """Parses JSON objects into rows of a type.
 
     Args:
-        row_type: the rows.
-        is_strict: whether every field must be there.
+        row_type: the row type.
+        is_strict: whether every field must be present.
     """
 
     def __init__(self, row_type: RowTypeInfo, is_strict: bool) -> None:
@@ -49,18 +49,18 @@ class StructReader:
         self._values = _values_of(struct)
 
     def row(self, message: bytes) -> Row:
-        """The row of an object. Raises one of `BAD_RECORD` for what is not exactly of the type."""
+        """Return the row of an object. Raises one of `BAD_RECORD` if the object does not match the type exactly."""
         return self.rows([message])[0]
 
     def rows(self, messages: Sequence[bytes]) -> list[Row]:
-        """The row of each object. Raises one of `BAD_RECORD` if one of them is not exactly of the type."""
+        """Return the row of each object. Raises one of `BAD_RECORD` if any object does not match the type exactly."""
         if any(self._converts):
             return make_rows(self._names, map(list, zip(*self.columns(messages), strict=True)))
         check_utf8(b"\n".join(messages))
         return make_rows(self._names, map(list, map(self._values, map(self._decode, messages))))
 
     def columns(self, messages: Sequence[bytes]) -> list[Sequence[Any]]:
-        """The values of each field. Raises one of `BAD_RECORD` if an object is not exactly of the type."""
+        """Return the values of each field. Raises one of `BAD_RECORD` if any object does not match the type exactly."""
         check_utf8(b"\n".join(messages))
         columns: list[Sequence[Any]] = list(zip(*map(self._values, map(self._decode, messages)), strict=True))
         return [
@@ -70,7 +70,7 @@ class StructReader:
 
 
 def _struct(row_type: RowTypeInfo, is_strict: bool) -> tuple[type[msgspec.Struct], list[Convert | None]]:
-    """A class for the objects, with fields f0, f1 and so on, and what turns the values of each into the row's."""
+    """Return a struct class with fields f0, f1, ... and the converters from its field values to row values."""
     fields: list[Any] = []
     converts: list[Convert | None] = []
     for place, field in enumerate(row_type.get_field_types()):
@@ -87,7 +87,7 @@ def _values_of(struct: type[msgspec.Struct]) -> Callable[[Any], tuple[Any, ...]]
 
 
 def _typed(type_info: TypeInformation, is_strict: bool) -> tuple[Any, Convert | None]:
-    """As what msgspec parses values of a type, and what turns those into the row's; None where they are the same."""
+    """Return the type that msgspec parses and a converter to the row value, or None if they are the same."""
     if isinstance(type_info, RowTypeInfo):
         return _nested(type_info, is_strict)
     if type_info == BYTES:
@@ -110,7 +110,7 @@ def _typed(type_info: TypeInformation, is_strict: bool) -> tuple[Any, Convert | 
         if basic in _PLAIN:
             return _PLAIN[basic], None
         if basic is BasicType.BIG_DEC:
-            # As Decimal, msgspec would read any text that Python's class takes, such as "1_0".
+            # If the type were Decimal, msgspec would accept any text that Python's class does, such as "1_0".
             return Any, _decimal_reader(type_info)
     return str, reader(type_info, is_strict)  # dates and times
 
@@ -152,10 +152,10 @@ def _same(value: Any) -> Any:
 
 
 class StructWriter:
-    """Writes rows of a type as JSON objects, column by column; where a column is plain nothing happens to its values.
+    """Writes rows of a type as JSON objects, column by column; plain columns are passed through unconverted.
 
     Args:
-        row_type: the rows.
+        row_type: the row type.
     """
 
     def __init__(self, row_type: RowTypeInfo) -> None:
@@ -167,7 +167,7 @@ class StructWriter:
         self._encode = msgspec.json.Encoder().encode
 
     def objects(self, columns: Sequence[Sequence[Any]]) -> list[bytes]:
-        """The object of each row, of the values of each field. Raises what `writer` does for a value that is none."""
+        """Return each row's JSON object, given the values of each field. Raises as `writer` does for invalid values."""
         shown = [
             column if is_plain(column) else list(map(write, column))
             for column, (is_plain, write) in zip(columns, self._writes, strict=True)
@@ -176,7 +176,7 @@ class StructWriter:
 
 
 def _is_plain(type_info: TypeInformation) -> Callable[[Sequence[Any]], bool]:
-    """Whether msgspec writes all values of a column as `writer` has them written."""
+    """Return a predicate: whether msgspec writes all values of a column exactly as `writer` does."""
     basic = type_info.basic_type if isinstance(type_info, BasicTypeInfo) else None
     if basic in (BasicType.STRING, BasicType.CHAR):
         return lambda column: set(map(type, column)) <= {str, type(None)}

@@ -1,7 +1,7 @@
-"""JSON messages as Jackson reads them, whose rules Flink's formats follow.
+"""Parses JSON messages like Jackson, whose rules Flink's formats follow.
 
-msgspec parses most messages. It refuses a few that Jackson accepts: a control character inside of a text, half a
-surrogate pair, a number that is too large for 64 bits, a byte order mark. `parse_message` is the definition for those.
+msgspec parses most messages. It rejects a few that Jackson accepts: an unescaped control character in a string, an
+unpaired surrogate, a number too large for 64 bits, a byte order mark. `parse_message` is the reference for those.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ import msgspec
 
 from penstock.base.errors import FormatError, WrongTypeError
 
-#: Python refuses to convert more digits, because that takes time in the square of their number
+#: Python refuses to convert more digits, because conversion takes quadratic time
 _INTEGER_DIGITS_MAX: Final = 4_000
-#: an escape of half a surrogate pair, or its three bytes
+#: an escaped surrogate, or the three bytes of one
 _SURROGATES: Final = re.compile(rb"\\u[dD][89a-fA-F]|\xed[\xa0-\xbf]")
-#: an integer whose sign msgspec drops
+#: a negative zero, whose sign msgspec drops
 _MINUS_ZERO: Final = re.compile(rb"-0[\s,\]}]")
 
 
 class NumberText:
-    """The text of a number with a point or an exponent."""
+    """The text of a number that has a decimal point or an exponent."""
 
     __slots__ = ("text",)
 
@@ -38,32 +38,35 @@ class NumberText:
 
 
 def check_utf8(message: bytes) -> None:
-    """Raises `UnicodeDecodeError` if a message is not UTF-8; msgspec skips unknown fields without a check."""
+    """Raise `UnicodeDecodeError` if a message is not UTF-8; msgspec does not check fields that it skips."""
     if not message.isascii():
         message.decode()
 
 
 def parse_message(message: bytes) -> Any:
-    """The only JSON value of a message: dicts, lists, texts, integers, `NumberText`, Booleans and None.
+    """Parse a message with one JSON value into dicts, lists, strings, integers, `NumberText`, Booleans and None.
 
-    The encoding is UTF-8, or UTF-16 or UTF-32 if the first bytes are. The last of several fields with the same name
-    counts. Half a surrogate pair becomes a question mark. A text may hold control characters that are not escaped, such
-    as a tab: Flink's formats of tables take them.
+    The encoding is UTF-8, UTF-16 or UTF-32, detected from the first bytes. The last of several fields with the same
+    name wins. An unpaired surrogate becomes a question mark. Strings may contain unescaped control characters such as a
+    tab, because Flink's table formats accept them.
 
     Raises:
-        FormatError: if it is not JSON, or nested too deeply.
-        UnicodeDecodeError: if the bytes are not text.
+        FormatError: if the message is not JSON, or is nested too deeply.
+        UnicodeDecodeError: if the bytes cannot be decoded.
     """
     return _parse(message, _DECODER)
 
 
 def parse_strictly(message: bytes) -> Any:
-    """The same, without control characters and with numbers as `Decimal`: the rules of Flink's DataStream schemas."""
+    """Parse like `parse_message`, but reject unescaped control characters and return numbers as `Decimal`.
+
+    These are the rules of Flink's DataStream schemas.
+    """
     return _parse(message, _STRICT_DECODER)
 
 
 def message_parser(keeps_digits: bool) -> Callable[[bytes], Any]:
-    """A quicker `parse_message`. Without `keeps_digits` a number with a point or an exponent may be a float."""
+    """Return a faster `parse_message`. Unless `keeps_digits`, a number with a point or an exponent may be a float."""
     parse_quickly = msgspec.json.Decoder(float_hook=NumberText if keeps_digits else None).decode
 
     def parse(message: bytes) -> Any:
@@ -91,33 +94,33 @@ def _parse(message: bytes, decoder: json.JSONDecoder) -> Any:
 
 
 def normalize_message(message: bytes) -> bytes:
-    """The same JSON value in a form that msgspec parses. Raises what `parse_message` raises."""
+    """Rewrite a message as equivalent JSON that msgspec parses. Raises as `parse_message` does."""
     return json_of(parse_message(message))
 
 
 def float_of(number: float | NumberText) -> float:
-    """A number that `parse_message` returns, as a float. An integer -0 is 0.0, which is what msgspec makes of it."""
+    """Convert a number from `parse_message` to a float. An integer -0 becomes 0.0, as in msgspec."""
     if not isinstance(number, NumberText):
         return float(number)
     return 0.0 if number.text == "-0" else float(number.text)
 
 
 def json_of(value: Any) -> bytes:
-    """The JSON text of what `parse_message` returns, without blanks; numbers keep their digits."""
+    """Return a result of `parse_message` as compact JSON text; numbers keep their digits."""
     return _ENCODER.encode(value)
 
 
 def _text_of(message: bytes) -> str:
     encoding = json.detect_encoding(message)
     if encoding.startswith("utf-8"):
-        # Java's own writers may write each half of a surrogate pair by itself.
+        # Java's writers may encode each half of a surrogate pair separately.
         return message.removeprefix(codecs.BOM_UTF8).decode("utf-8", "surrogatepass")
     return message.decode(encoding)
 
 
 def _integer(digits: str) -> int | NumberText:
     if digits == "-0" or len(digits) >= _INTEGER_DIGITS_MAX:
-        return NumberText(digits)  # as a text -0 has its sign
+        return NumberText(digits)  # NumberText keeps the sign of -0
     return int(digits)
 
 
@@ -157,7 +160,7 @@ def _without_surrogates(value: Any) -> Any:
 
 
 def _joined(text: str) -> str:
-    """A text whose surrogate pairs are one character each, and unpaired surrogates question marks."""
+    """Join surrogate pairs into single characters and replace unpaired surrogates with question marks."""
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -1,7 +1,7 @@
-"""Values of JSON and those of types, in both directions, one by one.
+"""Converts single values between parsed JSON and row types, in both directions.
 
-Dates, times and timestamps are ISO-8601 text, in UTC where no zone is named; bytes are base64; whole and decimal
-numbers keep all their digits.
+Dates, times and timestamps are ISO-8601 text, in UTC unless a zone is given; bytes are base64; integers and decimals
+keep all their digits.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ BYTES: Final = PrimitiveArrayTypeInfo(BasicTypeInfo(BasicType.BYTE))
 
 
 def reader(type_info: TypeInformation, strict: bool) -> Convert:
-    """The function that turns a parsed JSON value, not None, into a value of the type."""
+    """Return a function that converts a parsed JSON value, not None, to a value of the type."""
     if isinstance(type_info, RowTypeInfo):
         return row_reader(type_info, strict)
     if type_info == BYTES:
@@ -73,7 +73,7 @@ def reader(type_info: TypeInformation, strict: bool) -> Convert:
 
 
 def row_reader(row_type: RowTypeInfo, strict: bool) -> Convert:
-    """The function that turns a parsed JSON object into a row; its errors name the field."""
+    """Return a function that converts a parsed JSON object to a row; its errors name the field."""
     names = tuple(row_type.get_field_names())
     readers = [nullable(reader(field, strict)) for field in row_type.get_field_types()]
 
@@ -129,7 +129,7 @@ def _read_boolean(value: Any) -> bool:
 
 
 def _read_text(value: Any) -> str:
-    """Text as it is; any other JSON value as it is written."""
+    """Return strings unchanged, and any other JSON value as its JSON text."""
     if isinstance(value, NumberText):
         return value.text
     if isinstance(value, str):
@@ -138,7 +138,7 @@ def _read_text(value: Any) -> str:
 
 
 def _read_timestamp(value: Any) -> datetime.datetime:
-    """A timestamp without zone; text that names a zone is brought to UTC."""
+    """Parse a timestamp without a zone; text with a zone is converted to UTC."""
     moment = datetime.datetime.fromisoformat(value)
     return moment if moment.tzinfo is None else moment.astimezone(datetime.UTC).replace(tzinfo=None)
 
@@ -163,7 +163,7 @@ def _expect(kind: type, value: Any) -> Any:
 
 
 def nullable(convert: Convert) -> Convert:
-    """The same for a value that may be None."""
+    """Return a converter that also accepts None."""
     return lambda value: None if value is None else convert(value)
 
 
@@ -171,7 +171,7 @@ def nullable(convert: Convert) -> Convert:
 
 
 def writer(type_info: TypeInformation) -> Convert:
-    """The function that turns a value of the type, not None, into one that `json.dumps` takes."""
+    """Return a function that converts a value of the type, not None, to one that `json.dumps` accepts."""
     if isinstance(type_info, RowTypeInfo):
         return _row_writer(type_info)
     if type_info == BYTES:
@@ -216,14 +216,14 @@ def _basic_writer(type_info: BasicTypeInfo) -> Convert:
             raise FormatError(f"{value!r} is not of type {type_info}")
         if isinstance(value, decimal.Decimal):
             return _plain_number(value)
-        # JSON has no NaN and no infinity; as text they read back.
+        # JSON has no NaN or infinity; they are written as text, which the reader accepts.
         return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
     return write
 
 
 def _plain_number(value: decimal.Decimal) -> Any:
-    """A decimal as a JSON number if that loses no digit, else as text, which the reader accepts too."""
+    """Return a decimal as a JSON number if no digit is lost, else as text, which the reader also accepts."""
     if value.is_finite() and value == value.to_integral_value():
         return int(value)
     return float(value) if value.is_finite() and decimal.Decimal(repr(float(value))) == value else str(value)

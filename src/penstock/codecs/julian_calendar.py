@@ -1,8 +1,8 @@
-"""Days as Java's old classes count them: dates before 15 October 1582 belong to the Julian calendar.
+"""Converts dates to and from Java's legacy classes, which use the Julian calendar before 15 October 1582.
 
-Programs in Java that use those classes (Spark for ORC, Flink for timestamps in Parquet) store such a date as the number
-of days that have passed since it. Everyone else counts by the Gregorian calendar for all years. Both mean a date by its
-year, month and day, so a number of the one form becomes the number of the other form with the same date.
+Java programs that use those classes (Spark for ORC, Flink for timestamps in Parquet) store such a date as the number of
+days elapsed since then. All other programs use the Gregorian calendar for every year. Both identify a date by year,
+month and day, so these functions map one day number to the other with the same date.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ import pyarrow as pa
 
 Numbers: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
 
-#: 15 October 1582, in days since 1970: the first day of the Gregorian calendar
+#: 15 October 1582 in days since 1970: the first day of the Gregorian calendar
 FIRST_GREGORIAN_DAY: Final = -141_427
-#: the day number of 1 January 1970 in the count that begins in 4713 BC
+#: the Julian day number of 1 January 1970, counted from 4713 BC
 _EPOCH_DAY: Final = 2_440_588
 
 
 def to_gregorian(days: Numbers) -> Numbers:
-    """Days since 1970 of Java's old classes, as days of the Gregorian calendar with the same dates."""
+    """Convert days since 1970 in Java's legacy calendar to Gregorian days with the same dates."""
     is_old = days < FIRST_GREGORIAN_DAY
     if not is_old.any():
         return days
@@ -32,13 +32,13 @@ def to_gregorian(days: Numbers) -> Numbers:
     months = (5 * of_year + 2) // 153
     day_of_month = of_year - (153 * months + 2) // 5
     since_1970 = (years - 4800 + months // 10 - 1970) * 12 + (months + 2) % 12
-    # A date that only the Julian calendar has, such as 29 February 1500, is the next day, as in Java.
+    # A date that exists only in the Julian calendar, such as 29 February 1500, becomes the next day, as in Java.
     found[is_old] = since_1970.view("datetime64[M]").astype("datetime64[D]").view(np.int64) + day_of_month
     return found
 
 
 def to_julian(days: Numbers) -> Numbers:
-    """Days since 1970 of the Gregorian calendar, as days of Java's old classes with the same dates."""
+    """Convert Gregorian days since 1970 to days in Java's legacy calendar with the same dates."""
     is_old = days < FIRST_GREGORIAN_DAY
     if not is_old.any():
         return days
@@ -56,7 +56,7 @@ def to_julian(days: Numbers) -> Numbers:
 
 
 def gregorian_dates(column: pa.Array) -> pa.Array:
-    """A column of dates of Java's old classes with the same dates in the Gregorian calendar. Other types stay."""
+    """Convert a date column from Java's legacy calendar to the Gregorian one; other types stay unchanged."""
     if not pa.types.is_date32(column.type) or not len(column):
         return column
     days = column.view(pa.int32()).fill_null(0).to_numpy().astype(np.int64)

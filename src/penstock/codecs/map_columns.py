@@ -1,7 +1,7 @@
-"""Columns of maps whose keys may be NULL, which Arrow's own maps refuse.
+"""Map columns with nullable keys, which Arrow's own maps do not allow.
 
-The key of such a map is a struct of one field, which may be NULL. Tables keep all their maps and multisets this way;
-other programs take and give plain maps. `exact_cast` turns one into the other.
+The key of such a map is a struct with a single nullable field. Tables store all their maps and multisets this way;
+other programs exchange plain maps. `exact_cast` converts between the two.
 """
 
 from __future__ import annotations
@@ -15,40 +15,40 @@ import pyarrow.types as kinds
 
 from penstock.codecs.column_leaves import offsets_of
 
-#: The name of the only field of a key.
+#: The name of the single field of a key.
 NULLABLE_KEY: Final = "nullable key"
 _TYPES_MAX: Final = 4096
 
 
 def map_type(key: pa.DataType, item: pa.DataType) -> pa.DataType:
-    """The type of maps whose keys may be NULL."""
+    """Return the type of a map with nullable keys."""
     return pa.map_(pa.struct([pa.field(NULLABLE_KEY, key)]), item)
 
 
 def key_type_of(kind: pa.DataType) -> pa.DataType:
-    """The type of the keys of maps, whether they may be NULL or not."""
+    """Return the key type of a map type, with or without nullable keys."""
     return kind.key_type.field(0).type if _is_key(kind.key_type) else kind.key_type
 
 
 def keys_of(column: pa.Array) -> pa.Array:
-    """All keys of a column of maps, whether they may be NULL or not. Like `pa.MapArray.keys`, it ignores slices."""
+    """Return all keys of a map column, with or without nullable keys. Like `pa.MapArray.keys`, it ignores slices."""
     return column.keys.field(0) if _is_key(column.type.key_type) else column.keys
 
 
 def map_array(
     offsets: pa.Array, keys: pa.Array, items: pa.Array, kind: pa.DataType, mask: pa.Array | None = None
 ) -> pa.Array:
-    """A column of maps.
+    """Build a map column.
 
     Args:
-        offsets: where each row begins in the entries, and where the last row ends; NULL for a NULL row.
+        offsets: the offset at which each row's entries begin, and the end of the last row; NULL for a NULL row.
         keys: the keys of all rows.
         items: the values of the entries.
-        kind: the type of the maps, whose keys may be NULL or not.
-        mask: the rows that are NULL, if `offsets` does not say so.
+        kind: the map type, with or without nullable keys.
+        mask: which rows are NULL, if `offsets` does not say so.
 
     Raises:
-        pa.ArrowInvalid: if a key is NULL in a type of maps whose keys are not.
+        pa.ArrowInvalid: if a key is NULL and the map type does not allow it.
     """
     if _is_key(kind.key_type):
         keys = pa.StructArray.from_arrays([keys], fields=[kind.key_type.field(0)])
@@ -59,7 +59,7 @@ def map_array(
 
 @lru_cache(_TYPES_MAX)
 def has_nullable_keys(kind: pa.DataType) -> bool:
-    """Whether a type is one of maps whose keys may be NULL, or has such maps in it."""
+    """Return whether a type is or contains a map with nullable keys."""
     if kinds.is_map(kind) and _is_key(kind.key_type):
         return True
     return any(has_nullable_keys(kind.field(place).type) for place in range(kind.num_fields))
@@ -67,35 +67,35 @@ def has_nullable_keys(kind: pa.DataType) -> bool:
 
 @lru_cache(_TYPES_MAX)
 def plain_type(kind: pa.DataType) -> pa.DataType:
-    """The same type with plain maps: as other programs take the column."""
+    """Replace maps with nullable keys in a type by plain maps, for other programs."""
     return _with_keys(kind, pa.map_) if has_nullable_keys(kind) else kind
 
 
 def plain_column(column: Any) -> Any:
-    """The same column with plain maps. Raises `pa.ArrowInvalid` if a key is NULL."""
+    """Convert a column to plain maps. Raises `pa.ArrowInvalid` if a key is NULL."""
     return _with_keys_of(column, plain_type(column.type))
 
 
 def nullable_key_column(column: Any) -> Any:
-    """The same column with maps whose keys may be NULL: as tables keep it."""
+    """Convert a column to maps with nullable keys, as tables store it."""
     return _with_keys_of(column, _nullable_key_type(column.type))
 
 
 def nullable_key_table(table: pa.Table) -> pa.Table:
-    """The same table with maps whose keys may be NULL."""
+    """Convert a table to maps with nullable keys."""
     return _with_columns(table, map(nullable_key_column, table.columns))
 
 
 def plain_table(table: pa.Table) -> pa.Table:
-    """The same table with plain maps. Raises `pa.ArrowInvalid` if a key is NULL."""
+    """Convert a table to plain maps. Raises `pa.ArrowInvalid` if a key is NULL."""
     return _with_columns(table, map(plain_column, table.columns))
 
 
 def with_keys_like(column: Any, kind: pa.DataType) -> Any:
-    """The same column with the kind of maps that a type has: plain ones, or maps whose keys may be NULL.
+    """Convert a column's maps to the kind that a type uses: plain maps or maps with nullable keys.
 
     Raises:
-        pa.ArrowInvalid: if a key is NULL, and the maps are to be plain.
+        pa.ArrowInvalid: if a key is NULL and the type uses plain maps.
     """
     if has_nullable_keys(column.type) == has_nullable_keys(kind):
         return column
@@ -138,7 +138,7 @@ def _with_keys_of(column: Any, kind: pa.DataType) -> Any:
     if kinds.is_struct(kind):
         parts = [_with_keys_of(column.field(place), field.type) for place, field in enumerate(kind)]
         return pa.StructArray.from_arrays(parts, fields=list(kind), mask=column.is_null())
-    if column.offset or column.null_count:  # rows that are NULL, or outside of a slice, may have entries
+    if column.offset or column.null_count:  # NULL rows, and rows outside a slice, may still have entries
         column = column.take(pa.array(range(len(column)), pa.int64()))
     if kinds.is_fixed_size_list(kind):
         values = _with_keys_of(column.values, kind.value_type)

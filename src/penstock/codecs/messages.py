@@ -1,8 +1,7 @@
-"""Messages decoded many at once: the records, where each came from, and the messages that are none.
+"""Batch decoding of messages: the records, the message each came from, and the malformed messages.
 
-A source hands a `DeserializationSchema` all messages that it fetched. The schema answers with a `Deserialized`, and
-never raises for a message that is not in its format: the source knows where that message came from, and what the
-schema's owner wants to happen.
+A source passes all fetched messages to a `DeserializationSchema`, which returns a `Deserialized` and never raises for a
+malformed message: only the source knows where that message came from and how the user wants it handled.
 """
 
 from __future__ import annotations
@@ -18,11 +17,11 @@ from penstock.codecs.column_data import ColumnData
 
 X = TypeVar("X")
 
-#: What happens for what cannot be read: the job fails, or it is left out and counted.
+#: How to handle unreadable data: fail the job, or skip and count it.
 OnError = Literal["fail", "skip"]
 
-#: What parsing one record may raise; anything else is an error of the program and not of the data.
-#: A RecursionError comes of values that are nested too deeply.
+#: Exceptions that parsing one record may raise; any other is a bug in the program rather than bad data. A
+#: RecursionError comes from values that are nested too deeply.
 BAD_RECORD: Final = (
     ValueError,
     ArithmeticError,
@@ -35,12 +34,12 @@ BAD_RECORD: Final = (
 
 
 class BadMessage(NamedTuple):
-    """A message that is not in the format.
+    """A message that does not match the format.
 
     Attributes:
-        place: its place among the messages, counted from 0.
-        reason: what is wrong with it, in one line; it names the field where one is wrong.
-        cause: what was raised for it, if anything.
+        place: its index among the messages, from 0.
+        reason: a one-line description of the error, naming the invalid field if there is one.
+        cause: the exception that it raised, if any.
     """
 
     place: int
@@ -49,13 +48,13 @@ class BadMessage(NamedTuple):
 
 
 class Deserialized(NamedTuple):
-    """What messages are, in their order.
+    """The decoded messages, in order.
 
     Attributes:
         values: the records, as a list or as columns; together with their timestamps they make a batch.
-        places: for each record the place of its message; None when each message is one record.
-        bad: the messages that are not in the format, in order.
-        kinds: what each record does to a table, a byte each as in `Batch.kinds`; None when all are inserts.
+        places: the message index of each record; None if each message is one record.
+        bad: the malformed messages, in order.
+        kinds: the row kind of each record, one byte each as in `Batch.kinds`; None if all are inserts.
     """
 
     values: list[Any] | ColumnData
@@ -65,17 +64,17 @@ class Deserialized(NamedTuple):
 
     @property
     def columns(self) -> pa.RecordBatch:
-        """The records, which are columns."""
+        """The records; they must be columns."""
         assert isinstance(self.values, ColumnData)
         return self.values.columns
 
     def of_records(self, of_messages: Sequence[X]) -> Sequence[X]:
-        """For each record what belongs to its message, such as a timestamp."""
+        """Select each record's entry from a sequence with one entry per message, such as timestamps."""
         return of_messages if self.places is None else [of_messages[place] for place in self.places]
 
 
 def decode_each(decode: Callable[[bytes], Any], messages: Sequence[bytes]) -> Deserialized:
-    """Messages decoded one by one; `decode` returns None for one that holds no record."""
+    """Decode messages one by one; `decode` returns None for a message without a record."""
     try:
         values = list(map(decode, messages))
         bad: list[BadMessage] = []
@@ -94,7 +93,7 @@ def decode_each(decode: Callable[[bytes], Any], messages: Sequence[bytes]) -> De
 
 
 def reason_of(error: BaseException) -> str:
-    """Why a record could not be read, in one line."""
+    """Return a one-line reason why a record could not be read."""
     if isinstance(error, UnicodeDecodeError):
         return f"byte {error.start} is not {error.encoding}"
     return str(error).partition("\n")[0] or type(error).__name__

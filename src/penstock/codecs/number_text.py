@@ -1,4 +1,4 @@
-"""Texts of numbers in messages. Python reads more of them than Java, whose rules Flink's formats follow."""
+"""Number text in messages. Python accepts more forms than Java, whose rules Flink's formats follow."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from penstock.base.errors import FormatError
 
 
 def number_text(text: str) -> str:
-    """The same text without blanks around it.
+    """Strip surrounding whitespace.
 
     Raises:
-        FormatError: if it has an underscore, which Python takes for a separator of digits.
+        FormatError: if the text contains an underscore, which Python accepts as a digit separator.
     """
     if "_" in text:
         raise FormatError(f"{text!r} is not a number")
@@ -19,10 +19,10 @@ def number_text(text: str) -> str:
 
 
 def read_decimal(text: str) -> decimal.Decimal:
-    """A decimal number.
+    """Parse a decimal number.
 
     Raises:
-        FormatError: if it is NaN or infinite, which Java's `BigDecimal` cannot be, or has an underscore.
+        FormatError: if it is NaN or infinite, which Java's `BigDecimal` cannot represent, or contains an underscore.
         ArithmeticError: if the text is not a number.
     """
     value = decimal.Decimal(number_text(text))

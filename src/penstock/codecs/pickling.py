@@ -1,7 +1,8 @@
-"""Pickling of what user code made, for other processes and for checkpoints: one rule for all of it.
+"""Pickles user objects for other processes and for checkpoints, all by one rule.
 
-The rule is plain pickle, which refers to classes by name. Every worker finds the classes of the user's script by name
-too; see `script`. What has no name (a class made in a function, a lambda) is pickled by cloudpickle, in full.
+The rule is plain pickle, which refers to classes by name. Workers also find the classes of the user's script by name;
+see `script`. Objects without an importable name (a class defined in a function, a lambda) are pickled by value with
+cloudpickle.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ from penstock.codecs import cloud
 
 
 class PicklingError(PenstockError, ValueError):
-    """An object of user code cannot be turned into bytes, or its bytes into an object."""
+    """Raised when a user object cannot be pickled or unpickled."""
 
     suppresses_restart = True
 
 
 def dumps(value: Any) -> bytes:
-    """Pickle a value, with its classes where these cannot be found by name. Raises whatever makes that impossible."""
+    """Pickle a value, including any classes that cannot be found by name. Raises whatever error prevents pickling."""
     try:
         return pickle.dumps(value, protocol=5)
     except Exception:  # noqa: BLE001 - pickling calls user code, which may raise anything
@@ -31,7 +32,7 @@ def dumps(value: Any) -> bytes:
 
 
 def dumps_in_parts(value: Any) -> tuple[bytes, list[memoryview]]:
-    """The same, with the contents of arrays apart: what `pickle.loads` takes as `buffers`, which is not copied."""
+    """Pickle a value with array contents out of band; `pickle.loads` takes the second item as `buffers`, uncopied."""
     parts: list[pickle.PickleBuffer] = []
     try:
         data = pickle.dumps(value, 5, buffer_callback=parts.append)
@@ -41,7 +42,7 @@ def dumps_in_parts(value: Any) -> tuple[bytes, list[memoryview]]:
 
 
 def dumps_all(values: Sequence[Any]) -> list[bytes]:
-    """Pickle each value; raises as `dumps` does."""
+    """Pickle each value. Raises as `dumps` does."""
     try:
         return list(map(pickle.dumps, values, repeat(5)))
     except Exception:  # noqa: BLE001 - as above
@@ -52,7 +53,7 @@ def dumps_named(value: Any, what: str) -> bytes:
     """Pickle a value.
 
     Raises:
-        PicklingError: if it cannot be; `what` says what it is.
+        PicklingError: if the value cannot be pickled; `what` names it in the message.
     """
     try:
         return dumps(value)
@@ -67,7 +68,7 @@ def loads_named(data: bytes, what: str) -> Any:
     """Unpickle a value.
 
     Raises:
-        PicklingError: if it cannot be; `what` says what it is.
+        PicklingError: if the value cannot be unpickled; `what` names it in the message.
     """
     try:
         return pickle.loads(data)
@@ -79,7 +80,7 @@ def loads_named(data: bytes, what: str) -> Any:
 
 
 def _described(value: Any) -> str:
-    """The classes of a value and of what is in it, if it is a list."""
+    """Describe the class of a value, or of the items of a list or tuple."""
     items = value if isinstance(value, list | tuple) else [value]
     names = dict.fromkeys(f"{type(item).__module__}.{type(item).__qualname__}" for item in items)
     return f"of class {', '.join(names) or type(value).__qualname__}"

@@ -1,4 +1,4 @@
-"""How a record of a declared type looks as text, in print and in files of lines: as Java's `toString` gives it."""
+"""Renders records of a declared type as text like Java's `toString`, for print and for files of lines."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _ELEMENTS = (BasicArrayTypeInfo, ListTypeInfo, ObjectArrayTypeInfo, PrimitiveArr
 
 
 def renderer(type_info: TypeInformation | None) -> Renderer:
-    """The function that turns a record of this type into text; `str` where no type is declared.
+    """Return the function that renders a record of this type; `str` if no type is declared.
 
     A ROW is `+I[1, a]`, a TUPLE `(1,a)`, a list `[1, 2]`, a MAP `{a=1}`; None is `null`, True is `true`, 1e10 as a
     DOUBLE or FLOAT `1.0E10`, a TIMESTAMP `2026-01-31 12:00:00.0`, a TIME `12:00:00`. Arrays look like lists.
@@ -68,7 +68,7 @@ def _row(type_info: RowTypeInfo) -> Renderer:
 
 
 def _or_null(type_info: TypeInformation | None) -> Renderer:
-    """The function for values within a record, and for values of basic types."""
+    """Return the function that renders values within a record, and values of basic types."""
     inner = _inner(type_info)
 
     def render(value: Any) -> str:
@@ -94,18 +94,18 @@ def _inner(type_info: TypeInformation | None) -> Renderer:
 
 
 def java_double(value: Any) -> str:
-    """A number as Java's `Double.toString` writes it."""
+    """Format a number like Java's `Double.toString`."""
     return _java(float(value), repr(float(value)))
 
 
 def java_float(value: Any) -> str:
-    """A number in single precision, as Java's `Float.toString` writes it."""
+    """Format a number in single precision like Java's `Float.toString`."""
     single = np.float32(value)
     return _java(float(single), str(single))
 
 
 def _java(value: float, shortest: str) -> str:
-    """With the digits of `shortest`; by a power of ten below 0.001 and from 10,000,000 on."""
+    """Format the digits of `shortest`; use scientific notation below 0.001 and from 10,000,000 on."""
     if math.isnan(value):
         return "NaN"
     if math.isinf(value):

@@ -1,7 +1,7 @@
-"""Makes many rows at once from their values, and pickles them, in a fraction of the time that single rows take.
+"""Creates and pickles many rows at once, in a fraction of the time that single rows take.
 
-A pickled value begins with the byte 0x80. Here a row begins with `R`. The pickle of its names and values follows,
-without the calls by which pickle takes a row apart. A value with a kind beside it begins with `K` and the kind.
+A pickled value begins with the byte 0x80. In this encoding a row begins with `R`, followed by the pickle of its names
+and values, which avoids pickle's per-row reduce calls. A value with a separate row kind begins with `K` and the kind.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from penstock.codecs.pickling import dumps_all
 
 _ROW: Final = ord("R")
 _INSERT: Final = RowKind.INSERT
-#: By the byte that stands for a kind.
+#: The row kinds, indexed by their byte.
 _KINDS: Final = tuple(sorted(RowKind, key=lambda kind: kind.value))
-#: In place of `R`, before a value whose kind is the byte that follows.
+#: Marks a value that has a separate row kind; the kind is the next byte.
 _KIND: Final = ord("K")
-#: Stands for no kind beside a value: an insert, or a row that knows its kind.
+#: Marks a value without a separate row kind: an insert, or a row that carries its own kind.
 NO_KIND: Final = 255
 _HEAD: Final = itemgetter(0)
 
 
 def make_rows(fields: tuple[Any, ...] | None, values: Iterable[list[Any]], kinds: bytes | None = None) -> list[Row]:
-    """Rows with these names, and these kinds if any; the lists become theirs."""
+    """Create rows with the given field names and kinds; the rows keep the value lists without copying them."""
     new, insert = Row.__new__, _INSERT
     rows: list[Row] = []
     append = rows.append
@@ -43,14 +43,14 @@ def make_rows(fields: tuple[Any, ...] | None, values: Iterable[list[Any]], kinds
 
 
 def kinds_of_rows(values: list[Any]) -> bytes | None:
-    """The kind of each value, as the bytes of `Batch.kinds`; None when all are inserts, as values but rows are."""
+    """Return the kind of each value as in `Batch.kinds`, or None if all are inserts, as non-row values are."""
     if set(map(type, values)) != {Row} or all(row._row_kind is _INSERT for row in values):
         return None
     return bytes([row._row_kind.value for row in values])
 
 
 def dumps_each(values: list[Any], kinds: bytes | None = None) -> list[bytes]:
-    """Each value pickled by itself, with its kind if there are any beside the values."""
+    """Pickle each value separately, with its kind if `kinds` is given."""
     if not _are_plain_rows(values):
         payloads = dumps_all(values)
     else:
@@ -61,7 +61,10 @@ def dumps_each(values: list[Any], kinds: bytes | None = None) -> list[bytes]:
 
 
 def loads_each(payloads: list[bytes]) -> tuple[list[Any], bytes | None]:
-    """The values that `dumps_each` pickled, and the kinds beside them; `NO_KIND` stands for none among others."""
+    """Unpickle the output of `dumps_each` and return the values and their separate kinds, if any has one.
+
+    `NO_KIND` stands for a value without a kind among others that have one.
+    """
     loads = pickle.loads
     heads = set(map(_HEAD, payloads))
     kinds = None
@@ -82,9 +85,9 @@ def loads_each(payloads: list[bytes]) -> tuple[list[Any], bytes | None]:
 
 
 def take_apart(values: list[Any]) -> tuple[tuple[Any, ...] | None, list[list[Any]]] | None:
-    """The names that all values share and the values of each, when all are rows with the same names; None otherwise.
+    """Return the shared field names and the values of each row, or None unless all values are rows with the same names.
 
-    The result is what `make_rows` takes.
+    The result is the input of `make_rows`.
     """
     if not values or not _are_plain_rows(values):
         return None

@@ -1,4 +1,4 @@
-"""Between rows and the columns of their fields."""
+"""Converts between rows and columns."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ from penstock.base.types import Row, values_by_names
 from penstock.codecs.column_data import ColumnData
 from penstock.codecs.messages import BadMessage, Deserialized, reason_of
 
-#: What writing a record that does not fit may raise.
+#: Exceptions that writing an invalid record may raise.
 BAD_VALUE: Final = (AttributeError, TypeError, ValueError, ArithmeticError, LookupError)
 
 
-#: the codes of Python's arrays that keep numbers as Arrow does
+#: type codes of Python arrays with the same memory layout as Arrow's
 _ARRAY_CODES: Final = {pa.int8(): "b", pa.int16(): "h", pa.int32(): "i", pa.int64(): "q"}
-#: classes whose values Arrow cuts to whole numbers
+#: classes whose values Arrow truncates to integers
 _FRACTIONAL: Final = (float, Decimal, np.floating)
 
 
 def exact_array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
-    """A column of Python values, without rounding them to whole numbers.
+    """Build a column from Python values without truncating any of them to an integer.
 
-    `pa.array` cuts 7.9 to 7 for integers, dates and times, also inside of lists, maps and structs.
+    `pa.array` truncates 7.9 to 7 for integers, dates and times, also inside lists, maps and structs.
 
     Raises:
-        ValueError: if a value is not a whole number where the type has only these; the message shows the value.
-        TypeError, pyarrow.ArrowException, OverflowError: what `pa.array` raises for other values.
+        ValueError: if a value is not integral but the type requires it; the message shows the value.
+        TypeError, pyarrow.ArrowException, OverflowError: as `pa.array` raises for other invalid values.
     """
     code = _ARRAY_CODES.get(kind)
     if code is not None:
-        try:  # the fastest way, which takes whole numbers without None only
+        try:  # the fastest way, which accepts only integers, no None
             numbers = pa.py_buffer(array(code, values))
         except (TypeError, OverflowError):
             pass
@@ -54,7 +54,7 @@ def _is_whole(kind: pa.DataType) -> bool:
 
 
 def _has_whole_numbers(kind: pa.DataType) -> bool:
-    """Whether a type is one of whole numbers, or contains one."""
+    """Return whether a type is or contains a type stored as integers."""
     return _is_whole(kind) or any(_has_whole_numbers(kind.field(place).type) for place in range(kind.num_fields))
 
 
@@ -75,7 +75,7 @@ def _check_whole_numbers(values: Sequence[Any], kind: pa.DataType) -> None:
         for field in kind:
             if _has_whole_numbers(field.type):
                 _check_whole_numbers([row.get(field.name) for row in rows], field.type)
-    elif kind.num_fields == 1:  # lists of all kinds
+    elif kind.num_fields == 1:  # all list types
         _check_whole_numbers(list(chain.from_iterable(one for one in values if one is not None)), kind.field(0).type)
 
 
@@ -84,7 +84,7 @@ def _entries(value: Any) -> Iterable[Any]:
 
 
 def columns_by_name(columns: Sequence[Sequence[Any]], schema: pa.Schema) -> ColumnData:
-    """Values of each field as columns. Raises ValueError, naming the field, for values that are not of its type."""
+    """Build columns from the values of each field. Raises ValueError, naming the field, for values of another type."""
     arrays = []
     for values, field in zip(columns, schema, strict=True):
         try:
@@ -95,7 +95,7 @@ def columns_by_name(columns: Sequence[Sequence[Any]], schema: pa.Schema) -> Colu
 
 
 def to_columns(found: Deserialized, schema: pa.Schema) -> Deserialized:
-    """The same with its rows as columns. Rows that do not fit are bad messages, too."""
+    """Convert decoded rows to columns. Rows that do not fit the schema become bad messages."""
     assert isinstance(found.values, list)
     rows: list[Row] = found.values
     try:
@@ -115,11 +115,11 @@ def to_columns(found: Deserialized, schema: pa.Schema) -> Deserialized:
 
 
 def fields_of_rows(records: Sequence[Any] | ColumnData, names: Sequence[str]) -> list[Sequence[Any]]:
-    """The values of each field: of dicts, columns and rows with these names by name, of others by position.
+    """Return the values of each field: by name from dicts, columns and named rows, by position from other records.
 
     Raises:
-        ValueError: if a record has another number of fields.
-        KeyError: if columns lack a name.
+        ValueError: if a record has the wrong number of fields.
+        KeyError: if the columns lack a name.
     """
     if isinstance(records, ColumnData):
         return [records.columns.column(name).to_pylist() for name in names]

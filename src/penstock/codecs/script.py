@@ -1,16 +1,15 @@
-"""The classes and functions of the user's script, on their way to workers.
+"""Ships the classes and functions of the user's script to workers.
 
-A pickle names classes by their modules. Those of the script are in `__main__`, and in a worker that is another program.
-So the client packs what its `__main__` defines, and `as_main` puts it there while a worker runs tasks of the job. Then
-plain pickle finds these classes by name everywhere: in records, splits, committables and state. In checkpoints they are
-subject to the same rules as classes of modules.
+A pickle refers to classes by module. The script's classes are in `__main__`, which is a different program in a worker.
+The client therefore packs the definitions of its `__main__`, and `as_main` installs them while a worker runs tasks of
+the job. Plain pickle then finds these classes by name everywhere: in records, splits, committables and state. In
+checkpoints they follow the same rules as classes of modules.
 
-An instance is always of the very class that the program's functions refer to. This holds because cloudpickle, which
-carries those functions, gives each class an id and makes one class per id in a process. Classes packed here have the
-same ids.
+An instance always has exactly the class that the user's functions refer to. cloudpickle, which carries those functions,
+assigns each class an id and creates one class per id in a process, and the classes packed here use the same ids.
 
-What cannot be packed is left out, and the reason is raised when a pickle asks for it. What no pickle asks for is never
-unpickled, so nothing is imported for its sake.
+Definitions that cannot be packed are left out, and the reason is raised when a pickle refers to them. Definitions are
+unpickled only on first use, so nothing is imported unnecessarily.
 """
 
 from __future__ import annotations
@@ -27,19 +26,19 @@ from penstock.base.errors import PenstockError, shorten
 from penstock.codecs import cloud
 
 MAIN: Final = "__main__"
-#: The size limit of a class or function with all that it refers to; in a program it may be larger.
+#: The size limit of a class or function, including everything it refers to; a program itself may be larger.
 ITEM_BYTES_MAX: Final = 1 << 20
 _CLOUDPICKLE: Final = "cloudpickle.cloudpickle"
 
 
 class ScriptError(PenstockError, RuntimeError):
-    """A class or function of the user's script is needed in a worker, and cannot be brought there."""
+    """Raised when a worker needs a class or function of the user's script that cannot be shipped to it."""
 
     suppresses_restart = True
 
 
 def pack_script() -> bytes:
-    """The classes and functions that this process's `__main__` defines, each by itself; for `as_main`."""
+    """Pack the classes and functions that this process's `__main__` defines, each separately, for `as_main`."""
     packed: dict[str, bytes] = {}
     left_out: dict[str, str] = {}
     for name, value in list(vars(sys.modules[MAIN]).items()):
@@ -54,7 +53,7 @@ def pack_script() -> bytes:
 
 @contextmanager
 def as_main(script: bytes) -> Iterator[None]:
-    """Let `__main__` be the packed script within the block."""
+    """Install the packed script as `__main__` within the block."""
     if not script:
         yield
         return
@@ -67,7 +66,7 @@ def as_main(script: bytes) -> Iterator[None]:
 
 
 class _Script(ModuleType):
-    """A `__main__` whose contents are unpickled when they are asked for."""
+    """A `__main__` that unpickles its contents on first access."""
 
     def __init__(self, packed: Mapping[str, bytes], left_out: Mapping[str, str]) -> None:
         super().__init__(MAIN)
@@ -93,7 +92,7 @@ class _Script(ModuleType):
 
 
 class _Unpickler(pickle.Unpickler):
-    """Leaves alone a class that is there already: it may have come with the program, and have changed since."""
+    """Does not overwrite an existing class: it may have arrived with the program and been modified since."""
 
     def find_class(self, module: str, name: str) -> Any:
         found = super().find_class(module, name)

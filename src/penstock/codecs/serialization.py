@@ -1,6 +1,6 @@
-"""Schemas and encoders: how records become bytes at the edges of a job, and bytes records.
+"""Schemas and encoders, which convert between records and bytes at the edges of a job.
 
-PyFlink's schemas and encoders only name Java classes. These do the work, and may be subclassed.
+PyFlink's schemas and encoders only wrap Java classes. These do the work themselves and can be subclassed.
 """
 
 from __future__ import annotations
@@ -34,33 +34,32 @@ T = TypeVar("T")
 
 
 class SerializationSchema(ABC, Generic[T]):
-    """Turns records into messages."""
+    """Converts records to messages."""
 
     @abstractmethod
     def serialize(self, element: T) -> bytes:
-        """Returns the message for a record.
+        """Return the message for a record.
 
         Raises:
             FormatError: if the record cannot be written in this format.
         """
 
     def serialize_batch(self, elements: Sequence[Any] | ColumnData) -> list[bytes]:
-        """Returns the message for each of many records; by default `serialize` is called for each.
+        """Return the message for each of many records; calls `serialize` for each by default.
 
         Raises:
-            FormatError: if a record cannot be written in this format; it shows the record.
+            FormatError: if a record cannot be written in this format; the message shows the record.
         """
         records: Iterable[Any] = elements
         return list(map(self.serialize, records))
 
 
 class DeserializationSchema(ABC, Generic[T]):
-    """Turns messages into records.
+    """Converts messages to records.
 
     Attributes:
-        on_error: what a source does for a message that is not in this format: `fail`, unless `skip_malformed` was
-            called.
-        malformed_output: the side output to which such messages go, if any.
+        on_error: how a source handles a message that is not in this format: `fail`, unless `skip_malformed` was called.
+        malformed_output: the side output for such messages, if any.
     """
 
     on_error: OnError = "fail"
@@ -68,27 +67,27 @@ class DeserializationSchema(ABC, Generic[T]):
 
     @abstractmethod
     def deserialize(self, message: bytes) -> T | None:
-        """Returns the record of a message; None drops the message.
+        """Return the record of a message, or None to drop the message.
 
         Raises:
             FormatError: if the message is not in this format.
         """
 
     def deserialize_batch(self, messages: Sequence[bytes]) -> Deserialized:
-        """Returns the records of many messages, and those that are not in this format; see `Deserialized`.
+        """Return the records of many messages and the malformed messages; see `Deserialized`.
 
-        Sources call this, and nothing for each message. By default `deserialize` is called for each; it may use an
-        object again that it has returned.
+        Sources call only this method. By default it calls `deserialize` for each message, which may reuse an object
+        that it has already returned.
         """
         return decode_each(with_own_results(self.deserialize), messages)
 
     def skip_malformed(self, output: OutputTag | None = None) -> Self:
-        """Returns this schema with another rule: a source leaves out messages that are not in the format.
+        """Return a copy of this schema that makes sources skip malformed messages.
 
-        It counts them in the metric `malformed_records`. Without this call such a message fails the job.
+        Skipped messages are counted in the metric `malformed_records`. By default a malformed message fails the job.
 
         Args:
-            output: a side output of the source. A tuple goes there for each such message: the split (of Kafka, topic
+            output: a side output of the source. It receives a tuple for each such message: the split (for Kafka, topic
                 and partition), the position in it, the reason, and the message's bytes.
         """
         changed = copy.copy(self)
@@ -96,30 +95,30 @@ class DeserializationSchema(ABC, Generic[T]):
         return changed
 
     def malformed_handling(self) -> dict[str, Any]:
-        """What a schema that pickles as the arguments of its constructor adds to them: what `skip_malformed` set."""
+        """Return the settings of `skip_malformed`, for schemas that pickle as their constructor's arguments."""
         return {"on_error": self.on_error, "malformed_output": self.malformed_output}
 
     def is_end_of_stream(self, next_element: T) -> bool:
-        """True when the record says that it is the last one; never, unless overridden."""
+        """Return whether the record marks the end of the stream; False unless overridden."""
         return False
 
     def get_produced_type(self) -> TypeInformation:
-        """The type of the records; any Python object, unless overridden."""
+        """Return the type of the records; any Python object, unless overridden."""
         return Types.PICKLED_BYTE_ARRAY()
 
 
 class SimpleStringSchema(SerializationSchema[str], DeserializationSchema[str]):
-    """Text as bytes of a character set.
+    """Converts text to and from the bytes of a character set.
 
     Raises:
-        LookupError: if there is no such character set.
+        LookupError: if the character set is unknown.
     """
 
     def __init__(self, charset: str = "UTF-8") -> None:
         self._charset = codecs.lookup(charset).name
 
     def serialize(self, element: str) -> bytes:
-        """Returns the text's bytes."""
+        """Return the encoded text."""
         if not isinstance(element, str):
             raise FormatError(f"SimpleStringSchema writes str, not {type(element).__name__}: {element!r}")
         try:
@@ -128,7 +127,7 @@ class SimpleStringSchema(SerializationSchema[str], DeserializationSchema[str]):
             raise FormatError(f"cannot write {element!r} as {self._charset}: {error}") from error
 
     def serialize_batch(self, elements: Sequence[Any] | ColumnData) -> list[bytes]:
-        """Returns the bytes of many texts."""
+        """Return the encoded form of many texts."""
         charset = self._charset
         try:
             return [element.encode(charset) for element in elements]
@@ -136,11 +135,11 @@ class SimpleStringSchema(SerializationSchema[str], DeserializationSchema[str]):
             return super().serialize_batch(elements)
 
     def deserialize(self, message: bytes) -> str:
-        """Returns the text; bytes invalid in this character set become the replacement character, as in Java."""
+        """Return the text; invalid bytes become the replacement character, as in Java."""
         return message.decode(self._charset, errors="replace")
 
     def deserialize_batch(self, messages: Sequence[bytes]) -> Deserialized:
-        """Returns the texts of many messages."""
+        """Return the texts of many messages."""
         charset = self._charset
         return Deserialized([message.decode(charset, "replace") for message in messages])
 
@@ -150,21 +149,21 @@ class SimpleStringSchema(SerializationSchema[str], DeserializationSchema[str]):
 
 
 class ByteArraySchema(SerializationSchema[bytes], DeserializationSchema[bytes]):
-    """Bytes as they are."""
+    """Passes bytes through unchanged."""
 
     def __init__(self) -> None:
         super().__init__()
 
     def serialize(self, element: bytes) -> bytes:
-        """Returns the record itself, which must be bytes."""
+        """Return the record itself, which must be bytes."""
         return _require_bytes(element, "ByteArraySchema writes bytes")
 
     def deserialize(self, message: bytes) -> bytes:
-        """Returns the message itself."""
+        """Return the message itself."""
         return message
 
     def deserialize_batch(self, messages: Sequence[bytes]) -> Deserialized:
-        """Returns the messages themselves."""
+        """Return the messages themselves."""
         return Deserialized(list(messages))
 
     def get_produced_type(self) -> TypeInformation:
@@ -173,13 +172,13 @@ class ByteArraySchema(SerializationSchema[bytes], DeserializationSchema[bytes]):
 
 
 class RowFieldExtractorSchema(SerializationSchema[Any]):
-    """Takes one field of a row, which holds bytes, for the message; the key of a Kafka record, for instance.
+    """Uses one bytes field of a row as the message, for example as the key of a Kafka record.
 
     Args:
-        field_index: the position of the field, counted from 0.
+        field_index: the index of the field, from 0.
 
     Raises:
-        ValueError: if the position is negative.
+        ValueError: if the index is negative.
     """
 
     def __init__(self, field_index: int) -> None:
@@ -188,7 +187,7 @@ class RowFieldExtractorSchema(SerializationSchema[Any]):
         self._field_index = field_index
 
     def serialize(self, element: Any) -> bytes:
-        """Returns the field's bytes; none for a field that is None."""
+        """Return the bytes of the field, or empty bytes if the field is None."""
         if self._field_index >= len(element):
             raise FormatError(f"no field {self._field_index} in {element!r}")
         field = element[self._field_index]
@@ -196,10 +195,10 @@ class RowFieldExtractorSchema(SerializationSchema[Any]):
 
 
 class Encoder(Generic[T]):
-    """Writes records one after the other to a file.
+    """Writes records to a file one after the other.
 
     Args:
-        encode: returns a record's bytes, the end of line included.
+        encode: returns a record's bytes, including the line end.
     """
 
     def __init__(self, encode: Callable[[T], bytes]) -> None:
@@ -207,28 +206,28 @@ class Encoder(Generic[T]):
 
     @staticmethod
     def simple_string_encoder(charset_name: str = "UTF-8") -> Encoder[Any]:
-        """Writes a record as text, and the end of a line.
+        """Return an encoder that writes each record as a line of text.
 
-        Records of a declared type look as Flink writes them: `(hi,1)` a TUPLE, `+I[hi, 1]` a ROW, `true` a boolean,
-        `1.0E10` a double. Others are written as `str` gives them.
+        Records of a declared type are formatted as in Flink: a TUPLE as `(hi,1)`, a ROW as `+I[hi, 1]`, a boolean as
+        `true`, a double as `1.0E10`. All others are formatted by `str`.
 
         Raises:
-            LookupError: if there is no such character set.
+            LookupError: if the character set is unknown.
         """
         return Encoder(_StringLine(codecs.lookup(charset_name).name))
 
     def for_type(self, type_info: TypeInformation | None) -> Encoder[T]:
-        """The encoder for records of a declared type, None for none; by default the type makes no difference."""
-        encode = getattr(self, "_encode", None)  # a subclass may do without
+        """Return the encoder for records of a declared type, or of none; by default the type has no effect."""
+        encode = getattr(self, "_encode", None)  # a subclass may not set `_encode`
         return Encoder(encode.for_type(type_info)) if isinstance(encode, _StringLine) else self
 
     def encode(self, element: T, stream: BinaryIO) -> None:
-        """Writes a record at the stream's position."""
+        """Write a record at the stream's position."""
         stream.write(self._encode(element))
 
 
 class _StringLine:
-    """A line of text for each record; a class, so that encoders pickle."""
+    """Formats a record as a line of text; a class, so that encoders can be pickled."""
 
     def __init__(self, charset: str, type_info: TypeInformation | None = None) -> None:
         self._charset = charset
@@ -249,27 +248,27 @@ class _StringLine:
 
 
 class BulkWriter(ABC, Generic[T]):
-    """Writes many records to one file in a format that needs them together, such as Parquet."""
+    """Writes records to one file in a format that buffers them, such as Parquet."""
 
     @abstractmethod
     def add_element(self, element: T) -> None:
-        """Takes a record, which may stay in memory until `flush`."""
+        """Add a record, which may stay in memory until `flush`."""
 
     @abstractmethod
     def flush(self) -> None:
-        """Writes what is in memory."""
+        """Write the buffered records."""
 
     @abstractmethod
     def finish(self) -> None:
-        """Writes what is in memory and the end of the file; leaves the stream open."""
+        """Write the buffered records and the file footer; leave the stream open."""
 
 
 class BulkWriterFactory(ABC, Generic[T]):
-    """Makes a `BulkWriter` for each file."""
+    """Creates a `BulkWriter` for each file."""
 
     @abstractmethod
     def create(self, stream: BinaryIO) -> BulkWriter[T]:
-        """Returns a writer to a new, empty file."""
+        """Return a writer for a new, empty file."""
 
 
 def _require_bytes(value: Any, rule: str) -> bytes:

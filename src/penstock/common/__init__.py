@@ -1,4 +1,4 @@
-"""The names of `pyflink.common`: time, rows, types, configuration, jobs, errors; Penstock itself uses none of it."""
+"""The names of `pyflink.common`: time, rows, types, configuration, jobs, errors. Penstock itself does not import it."""
 
 from penstock.base.completable_future import CompletableFuture
 from penstock.base.config_options import ConfigOption, ConfigOptions

@@ -1,4 +1,4 @@
-"""Accumulators: what all subtasks of a job add to, and the client reads when the job has finished."""
+"""Accumulators: all subtasks of a job add to them, and the client reads the totals when the job has finished."""
 
 from penstock.base.accumulators import (
     Accumulator,

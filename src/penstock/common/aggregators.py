@@ -1,4 +1,4 @@
-"""Aggregators of iterations: figures that all subtasks of a superstep add to, and the next superstep reads."""
+"""Iteration aggregators: all subtasks of a superstep add to them, and the next superstep reads the result."""
 
 from penstock.base.aggregators import (
     Aggregator,

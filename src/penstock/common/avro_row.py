@@ -1,4 +1,4 @@
-"""Rows in Avro's binary encoding: one message, one record, without a file header."""
+"""Rows in Avro's binary encoding, one record per message, without a file header."""
 
 from penstock.codecs.avro_row import (
     AvroRowDeserializationSchema,

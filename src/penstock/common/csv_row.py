@@ -1,4 +1,4 @@
-"""Rows as lines of comma-separated values: one message, one line."""
+"""Rows as lines of comma-separated values, one line per message."""
 
 from penstock.codecs.csv_row import (
     CsvRowDeserializationSchema,

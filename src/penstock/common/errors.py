@@ -1,4 +1,4 @@
-"""Every error Penstock raises on purpose, in one small tree."""
+"""The hierarchy of all errors that Penstock raises on purpose."""
 
 from penstock.base.errors import (
     CallError,

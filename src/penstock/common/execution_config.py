@@ -1,4 +1,4 @@
-"""`ExecutionConfig`: the settings of a program's execution, by method."""
+"""`ExecutionConfig`: the execution settings of a program, one method each."""
 
 from penstock.base.execution_config import (
     ExecutionConfig,

@@ -1,4 +1,4 @@
-"""What a program can do with a job it has submitted."""
+"""The handle of a submitted job."""
 
 from penstock.drivers.job_client import (
     JobClient,

@@ -1,4 +1,4 @@
-"""What is known of a job that has finished."""
+"""The result of a finished job."""
 
 from penstock.base.job_execution_result import (
     JobExecutionResult,

@@ -1,4 +1,4 @@
-"""The identity of a job."""
+"""The unique id of a job."""
 
 from penstock.base.job_id import (
     JobID,

@@ -1,4 +1,4 @@
-"""The states in the life of a job."""
+"""The states of a job's life cycle."""
 
 from penstock.base.job_status import (
     JobStatus,

@@ -1,4 +1,4 @@
-"""Rows as JSON objects: one message, one object."""
+"""Rows as JSON objects, one object per message."""
 
 from penstock.codecs.json_row import (
     JsonRowDeserializationSchema,

@@ -1,4 +1,4 @@
-"""What happens after a failure: restart strategies as frozen descriptions, to and from a `Configuration`."""
+"""Restart strategies: immutable descriptions that convert to and from a `Configuration`."""
 
 from penstock.base.restart_strategy import (
     RestartStrategies,

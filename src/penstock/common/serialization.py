@@ -1,4 +1,4 @@
-"""Schemas and encoders: how records become bytes at the edges of a job, and bytes records."""
+"""Schemas and encoders, which convert between records and bytes at the edges of a job."""
 
 from penstock.codecs.serialization import (
     BulkWriter,

@@ -1,4 +1,4 @@
-"""Lengths of time and points in time, and the one place that turns either into milliseconds."""
+"""Durations and instants, and the only conversion of either to milliseconds."""
 
 from penstock.base.time import (
     Duration,

@@ -1,4 +1,4 @@
-"""`Types`, from which users name the types of their streams, states and fields."""
+"""`Types`: factory methods for the types of streams, state and fields."""
 
 from penstock.base.typeinfo import (
     BasicArrayTypeInfo,

@@ -1,4 +1,4 @@
-"""How a stream gets its event time: `WatermarkStrategy`, a frozen description that the runtime carries out."""
+"""`WatermarkStrategy`: an immutable description of a stream's timestamps and watermarks, which the runtime executes."""
 
 from penstock.base.watermark_strategy import (
     NO_TIMESTAMP,

@@ -1,4 +1,4 @@
-"""Reads ahead in a thread, so that the task goes on while a server thinks."""
+"""Reads ahead in a thread, so that the task does not block while a server responds."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from typing import Any, Final, Generic, TypeVar
 
 T = TypeVar("T")
 
-#: How many items are read ahead.
+#: How many items to read ahead.
 _AHEAD: Final = 3
 _WAIT_S: Final = 0.05
 
 
 class Background(Generic[T]):
-    """Runs an iterator in a thread of its own, a few items ahead.
+    """Runs an iterator in its own thread, a few items ahead.
 
     Args:
-        make: makes the iterator, in the thread.
-        interrupt: makes a call that hangs in it return; called by `close`.
+        make: creates the iterator, in the thread.
+        interrupt: unblocks a call that hangs in the iterator; called by `close`.
     """
 
     def __init__(self, make: Callable[[], Iterator[T]], interrupt: Callable[[], None]) -> None:
@@ -44,7 +44,7 @@ class Background(Generic[T]):
         finally:
             close = getattr(items, "close", None)
             if close is not None:
-                with contextlib.suppress(Exception):  # a query that was interrupted says so here
+                with contextlib.suppress(Exception):  # an interrupted query raises here
                     close()
 
     def _put(self, entry: Any) -> bool:
@@ -58,11 +58,11 @@ class Background(Generic[T]):
 
     @property
     def is_done(self) -> bool:
-        """Whether `take` has given the last item."""
+        """Whether `take` has reported the iterator's end or its error."""
         return self._is_done
 
     def take(self, wait_s: float = 0.0) -> T | None:
-        """The next item, or None if there is none now or within a time. Raises what the iterator raised."""
+        """Return the next item, or None if none arrives within `wait_s`. Raises any error that the iterator raised."""
         if self._is_done:
             return None
         try:
@@ -78,7 +78,7 @@ class Background(Generic[T]):
         return item  # type: ignore[no-any-return]
 
     def close(self) -> None:
-        """Stop, and wait for the thread's end."""
+        """Stop the thread and wait for it to end."""
         self._is_closed.set()
         if self._thread.is_alive():
             self._interrupt()

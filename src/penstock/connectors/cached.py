@@ -1,9 +1,8 @@
-"""A bounded stream kept in files: the sink that writes it, and the source that reads it again (`DataStream.cache`).
+"""A bounded stream cached in files: the sink that writes it and the source that reads it back (`DataStream.cache`).
 
-Each subtask writes pickled batches, one after the other, into hidden files that a commit makes visible. At the end of
-its input it writes an empty file that says so. The result is whole when every subtask has such a file. Without
-checkpoints a subtask has one file, which another attempt writes again. With checkpoints it has one for the records
-between two checkpoints.
+Each subtask appends pickled batches to hidden files that a commit makes visible. At the end of its input it writes an
+empty marker file. The result is complete when every subtask has a marker file. Without checkpoints a subtask writes one
+file, which another attempt overwrites. With checkpoints it writes one file per checkpoint.
 """
 
 from __future__ import annotations
@@ -38,13 +37,13 @@ _PART, _END = "part", "end"
 
 
 def is_whole(directory: str) -> bool:
-    """Whether all subtasks have written all their records here."""
+    """Return whether all subtasks have written all their records to the directory."""
     ends = [_name(path).split("-") for path in list_all(directory) if _name(path).startswith(_END)]
     return bool(ends) and {int(end[1]) for end in ends} >= set(range(int(ends[0][2])))
 
 
 def remove_cached(directory: str) -> None:
-    """Delete all that was written."""
+    """Delete all files that were written to the directory."""
     remove(list_all(directory))
 
 
@@ -53,34 +52,34 @@ def _name(path: str) -> str:
 
 
 class CachingSink(Sink[Any]):
-    """Writes records into files of a directory, which nothing else uses."""
+    """Writes records to files in a directory that nothing else uses."""
 
     def __init__(self, directory: str) -> None:
         self._directory = directory
 
     def create_writer(self, context: SinkWriterContext) -> SinkWriter[Any, FileCommittable]:
-        """A writer for one subtask."""
+        """Create a writer for one subtask."""
         return _CachingWriter(self._directory, context, 0)
 
     def restore_writer(self, context: SinkWriterContext, state: Sequence[Any]) -> SinkWriter[Any, FileCommittable]:
-        """A writer that continues with the number of the next file."""
+        """Create a writer that continues with the next file number."""
         return _CachingWriter(self._directory, context, max(state, default=0))
 
     def create_committer(self, context: SinkWriterContext) -> Committer[FileCommittable]:
-        """Makes files visible."""
+        """Create the committer, which makes files visible."""
         return FileCommitter()
 
 
 class JobCachingSink(CachingSink):
-    """The same for jobs that run one after the other: each has its own directory, see `directory_of_job`."""
+    """A `CachingSink` for consecutive jobs, each with its own directory; see `directory_of_job`."""
 
     def create_writer(self, context: SinkWriterContext) -> SinkWriter[Any, FileCommittable]:
-        """A writer for one subtask."""
+        """Create a writer for one subtask."""
         return _CachingWriter(directory_of_job(self._directory, context.job_id), context, 0)
 
 
 def directory_of_job(directory: str, job_id: str) -> str:
-    """Where a job has written what goes into a `JobCachingSink` of that directory."""
+    """Return the directory to which a job's `JobCachingSink` writes."""
     return join(directory, job_id)
 
 
@@ -138,14 +137,14 @@ class _CachingWriter(SinkWriter[Any, FileCommittable]):
 
 @dataclass(frozen=True, slots=True)
 class CachedSplit:
-    """One file, read up to a position in bytes."""
+    """One file and the read position in bytes."""
 
     path: str
     position: int = 0
 
 
 class CachedSource(Source[Any, CachedSplit]):
-    """Reads what a `CachingSink` has written, with the timestamps that records had."""
+    """Reads the records that a `CachingSink` wrote, with their timestamps."""
 
     def __init__(self, directory: str) -> None:
         self._directory = directory
@@ -158,12 +157,12 @@ class CachedSource(Source[Any, CachedSplit]):
     def create_enumerator(
         self, context: SplitEnumeratorContext[CachedSplit], restored: Any | None
     ) -> SplitEnumerator[CachedSplit]:
-        """Hands out the files."""
+        """Create the enumerator, which hands out the files."""
         paths = sorted(path for path in list_all(self._directory) if _name(path).startswith(_PART))
         return SplitQueue(context, [CachedSplit(path) for path in paths], restored)
 
     def create_reader(self, context: SourceReaderContext) -> SourceReader[Any, CachedSplit]:
-        """A new reader."""
+        """Create a reader."""
         return _CachedReader(context)
 
 
@@ -174,7 +173,7 @@ class _CachedReader(PositionedReader[CachedSplit]):
         self._open_path = ""
 
     def read(self, split: CachedSplit, max_records: int) -> tuple[Batch, CachedSplit] | None:
-        # A batch was written whole and is handed out whole: it was no larger than a buffer.
+        # A batch is handed out whole, as it was written: it fits into a buffer.
         if self._file is None or self._open_path != split.path:
             self.close()
             self._file, self._open_path = open_input(split.path, decompress=False), split.path

@@ -1,9 +1,9 @@
-"""The sink behind `execute_and_collect`, and the client's half of it.
+"""The sink of `execute_and_collect`, and its client side.
 
-A *payload* is a pickled list of records. It travels to the client in a frame with the subtask and a number that only
-grows. A commit that is repeated after a recovery sends the frame again with the same number, and the client drops it
-(G9). The client of another job, which began from a savepoint, does not know what the former client received. It may
-therefore get the records of the last commit once more.
+A *payload* is a pickled list of records. It is sent to the client in a frame with the subtask index and an increasing
+sequence number. A commit that is repeated after a recovery resends the frame with the same number, and the client drops
+it (G9). If another job starts from a savepoint, its client does not know which records the previous client received. It
+may therefore receive the records of the last commit again.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from penstock.base.errors import ProtocolError
 from penstock.codecs.pickling import dumps
 from penstock.core.connector import Committer, Sink, SinkWriter, SinkWriterContext
 
-# Numbers of one attempt begin above all of the attempt before, even if writer state went to another subtask.
+# The numbers of an attempt start above all numbers of the previous one, even if writer state moved to another subtask.
 _ATTEMPT_SHIFT = 32
 
 
 class CollectCommittable(NamedTuple):
-    """Records of one subtask between two checkpoints, and the number by which a repetition is recognised."""
+    """Records of one subtask between two checkpoints, with the sequence number that identifies duplicates."""
 
     subtask_index: int
     sequence: int
@@ -31,10 +31,10 @@ class CollectCommittable(NamedTuple):
 
 
 class CollectSink(Sink[Any]):
-    """Sends records to the client: once each, as checkpoints complete (G9).
+    """Sends records to the client exactly once, as checkpoints complete (G9).
 
     Args:
-        immediate: send each batch at once instead. After a recovery records may then come again.
+        immediate: send each batch at once instead. After a recovery the client may then receive duplicates.
     """
 
     def __init__(self, immediate: bool = False) -> None:
@@ -42,19 +42,19 @@ class CollectSink(Sink[Any]):
 
     @property
     def shows_on_commit(self) -> bool:
-        """True unless it sends at once."""
+        """Whether records are sent on commit rather than immediately."""
         return not self._immediate
 
     def create_writer(self, context: SinkWriterContext) -> SinkWriter[Any, CollectCommittable]:
-        """A writer for one subtask."""
+        """Create a writer for one subtask."""
         return self.restore_writer(context, ())
 
     def restore_writer(self, context: SinkWriterContext, state: Sequence[Any]) -> SinkWriter[Any, CollectCommittable]:
-        """A writer that goes on counting after all that the state has counted."""
+        """Create a writer that continues the sequence numbers of the restored state."""
         return _CollectWriter(context, self._immediate, max(context.attempt << _ATTEMPT_SHIFT, *state, 0))
 
     def create_committer(self, context: SinkWriterContext) -> Committer[CollectCommittable]:
-        """The committer, which sends."""
+        """Create the committer, which sends the records."""
         return _CollectCommitter(context)
 
 
@@ -96,22 +96,22 @@ class _CollectCommitter(Committer[CollectCommittable]):
 
 
 def encode_frame(committable: CollectCommittable) -> bytes:
-    """A committable as it travels to the client."""
+    """Encode a committable for the client."""
     return msgspec.msgpack.encode(tuple(committable))
 
 
 class CollectedRecords:
-    """Turns frames back into records at the client, and leaves out those that came before.
+    """Decodes frames at the client and drops duplicates.
 
-    Give it only frames of the client's own job, because it unpickles records.
+    It unpickles records, so pass it only frames of the client's own job.
     """
 
     def __init__(self) -> None:
-        self._sequences: dict[tuple[int, int], int] = {}  # the last one, by subtask and attempt
+        self._sequences: dict[tuple[int, int], int] = {}  # the last sequence number, by subtask and attempt
         self._decoder = msgspec.msgpack.Decoder(tuple[int, int, bytes])
 
     def take(self, frame: bytes) -> list[Any]:
-        """The records of a frame; none if it is a repetition.
+        """Return the records of a frame; an empty list for a duplicate.
 
         Raises:
             ProtocolError: if it is not a frame.

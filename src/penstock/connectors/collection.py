@@ -1,4 +1,4 @@
-"""A source of values that the program holds."""
+"""A source of an in-memory collection."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ class CollectionSplit:
 
 
 class CollectionSource(Source[T, CollectionSplit]):
-    """Yields the values of a collection in order, in one subtask (G8: the position is an index).
+    """Emits the values of a collection in order, in one subtask (G8: the position is an index).
 
     Args:
-        values: the values; they travel with the job, so they must be picklable, and should not be many millions. Each
-            that can change is copied here: an object that is there several times is several records.
-        timestamps: an event time (ms) for each value; None for none.
+        values: the values. They are shipped with the job, so they must be picklable and should not number many
+            millions. Mutable values are copied: an object that occurs several times becomes several records.
+        timestamps: the event time (ms) of each value; None for no timestamps.
 
     Raises:
-        ConfigurationError: if there are not as many timestamps as values.
+        ConfigurationError: if the numbers of timestamps and values differ.
     """
 
     def __init__(self, values: Iterable[T], timestamps: Iterable[int] | None = None) -> None:
@@ -54,17 +54,17 @@ class CollectionSource(Source[T, CollectionSplit]):
         return Boundedness.BOUNDED
 
     def max_parallelism(self) -> int | None:
-        """One subtask reads it."""
+        """Return 1, because one subtask reads the collection."""
         return 1
 
     def create_enumerator(
         self, context: SplitEnumeratorContext[CollectionSplit], restored: Any | None
     ) -> SplitEnumerator[CollectionSplit]:
-        """Hands out the one split."""
+        """Create the enumerator, which hands out the single split."""
         return SplitQueue(context, [CollectionSplit()], restored)
 
     def create_reader(self, context: SourceReaderContext) -> SourceReader[T, CollectionSplit]:
-        """A new reader."""
+        """Create a reader."""
         return _CollectionReader(context, self._values, self._timestamps)
 
 

@@ -1,4 +1,4 @@
-"""A source of columns that the program holds."""
+"""A source of in-memory columns."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from penstock.core.connector import (
 
 
 class ColumnsSource(Source[Any, CollectionSplit]):
-    """Yields rows of an Arrow batch in order, in one subtask (G8: the position is an index).
+    """Emits the rows of an Arrow batch in order, in one subtask (G8: the position is an index).
 
     Args:
-        columns: the rows; they travel with the job.
-        kinds: what each row does to a table, a byte each (the value of its `RowKind`); None when all are inserts.
-        rows_at_once: how many rows a batch has at most; None for as many as the task asks for.
+        columns: the rows; they are shipped with the job.
+        kinds: the row kind of each row, one byte each (the value of its `RowKind`); None if all are inserts.
+        rows_at_once: the maximum number of rows per batch; None for as many as the task requests.
 
     Raises:
-        ConfigurationError: if there are not as many kinds as rows.
+        ConfigurationError: if the numbers of kinds and rows differ.
     """
 
     def __init__(self, columns: pa.RecordBatch, kinds: bytes | None = None, rows_at_once: int | None = None) -> None:
@@ -47,17 +47,17 @@ class ColumnsSource(Source[Any, CollectionSplit]):
         return Boundedness.BOUNDED
 
     def max_parallelism(self) -> int | None:
-        """One subtask reads it."""
+        """Return 1, because one subtask reads the columns."""
         return 1
 
     def create_enumerator(
         self, context: SplitEnumeratorContext[CollectionSplit], restored: Any | None
     ) -> SplitEnumerator[CollectionSplit]:
-        """Hands out the one split."""
+        """Create the enumerator, which hands out the single split."""
         return SplitQueue(context, [CollectionSplit()], restored)
 
     def create_reader(self, context: SourceReaderContext) -> SourceReader[Any, CollectionSplit]:
-        """A new reader."""
+        """Create a reader."""
         return _ColumnsReader(context, ColumnBatch(self._columns, None, self._kinds), self._rows_at_once)
 
 

@@ -1,4 +1,4 @@
-"""How often records come out at a sink."""
+"""The delivery guarantees of sinks."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import Enum
 
 
 class DeliveryGuarantee(Enum):
-    """How often a record comes out at a sink when something fails."""
+    """How often a sink delivers each record if a failure occurs."""
 
     EXACTLY_ONCE = 0
     """Once."""

@@ -1,4 +1,4 @@
-"""Libraries that are extras: imported where they are used, with a sentence where they are missing."""
+"""Imports optional dependencies on use; the error says how to install them."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from penstock.base.errors import ConfigurationError
 
 
 def require(module: str, user: str, library: str, extra: str) -> None:
-    """Check that a library is there, by importing a module of it.
+    """Check that a library is installed by importing one of its modules.
 
-    `user`: what needs it, for the error.
+    `user` is the feature that needs it, for the error.
 
     Raises:
-        ConfigurationError: if it is not; the error says how to install it.
+        ConfigurationError: if it is not installed; the message says how to install it.
     """
     try:
         importlib.import_module(module)

@@ -1,4 +1,4 @@
-"""A source that makes its records by a function of their index."""
+"""A source that generates each record from its index."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class GeneratorSplit:
-    """The indexes `position`, `position + step`, … below `stop` (None: without end)."""
+    """The indexes `position`, `position + step`, … below `stop` (None: unbounded)."""
 
     position: int
     step: int
@@ -36,27 +36,27 @@ class GeneratorSplit:
 
     @property
     def number(self) -> int:
-        """The number of the series, wherever the position is."""
+        """The number of the series, independent of the position."""
         return self.position % self.step
 
 
 class DataGeneratorSource(Source[T, GeneratorSplit]):
-    """Yields `function(0)`, `function(1)`, …, shared by all subtasks (G8: the position is an index).
+    """Emits `function(0)`, `function(1)`, …, distributed over all subtasks (G8: the position is an index).
 
-    Subtask i of n yields the series i, i + n, i + 2n, …, so that all subtasks advance together. After a restore at
-    another parallelism a subtask may have several series: it reads them side by side, each with its own watermark, and
-    has their shares of the rate.
+    Subtask i of n emits the series i, i + n, i + 2n, …, so that all subtasks advance together. After a restore at
+    another parallelism a subtask may own several series: it reads them side by side, each with its own watermark, and
+    gets their shares of the rate.
 
     Args:
-        function: makes the record of an index; it must give the same record for the same index at every call. It may
-            use an object again: its records are copied if it keeps objects that can change.
-        count: how many records; None for no end.
-        rate_per_second: records per second of all subtasks together; None for no limit.
-        timestamps: gives the event time (ms) of an index; None for none.
-        rate_limiter_strategy: how fast to go; another way to give a rate, or a number of records a checkpoint.
+        function: returns the record of an index; it must return the same record for the same index at every call. It
+            may reuse an object: its records are copied if it holds mutable objects.
+        count: the number of records; None for no end.
+        rate_per_second: records per second over all subtasks; None for no limit.
+        timestamps: returns the event time (ms) of an index; None for no event times.
+        rate_limiter_strategy: another way to limit the rate, or the number of records per checkpoint.
 
     Raises:
-        ConfigurationError: if the count is negative, the rate not positive, or given in both ways.
+        ConfigurationError: if the count is negative, the rate is not positive, or the rate is given both ways.
     """
 
     def __init__(
@@ -80,19 +80,19 @@ class DataGeneratorSource(Source[T, GeneratorSplit]):
 
     @property
     def boundedness(self) -> Boundedness:
-        """Unbounded without a count."""
+        """Bounded if a count is given."""
         return Boundedness.CONTINUOUS_UNBOUNDED if self._count is None else Boundedness.BOUNDED
 
     def create_enumerator(
         self, context: SplitEnumeratorContext[GeneratorSplit], restored: Any | None
     ) -> SplitEnumerator[GeneratorSplit]:
-        """Hands out one series of indexes for each subtask."""
+        """Return an enumerator that assigns one series of indexes to each subtask."""
         step = context.parallelism
         splits = [GeneratorSplit(i, step, self._count) for i in range(step)]
         return SeriesQueue(context, splits, restored, lambda split: split.number)
 
     def create_reader(self, context: SourceReaderContext) -> SourceReader[T, GeneratorSplit]:
-        """A new reader."""
+        """Return a new reader."""
         limiter = self._strategy.create_rate_limiter(context.parallelism, context.now_ms())
         return _GeneratorReader(context, self._function, self._timestamps, limiter)
 

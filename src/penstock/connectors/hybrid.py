@@ -1,16 +1,14 @@
-"""A source made of several, read one after the other: for example a bounded history first, and then live data (A2).
+"""A source that reads several sources in sequence, for example a bounded history and then live data (A2).
 
-The next source begins when every reader has read the one before to its end, so no checkpoint holds unfinished splits of
-two sources. The enumerator hosts the enumerator of the present source, and the readers host its readers. The protocol
-needs no message of its own. Where the present enumerator says that it has no more for a reader, that reader gets an
-*end mark* in place of a split. Once the reader has read what it has, it asks for a split again, which says that it is
-done.
+The next source starts when every reader has finished the previous one, so no checkpoint holds unfinished splits of two
+sources. The enumerator hosts the enumerator of the current source, and the readers host its readers. The protocol needs
+no message of its own. When the current enumerator has no more splits for a reader, that reader gets an *end mark* in
+place of a split. When the reader has finished its splits, it requests another one, which signals that it is done.
 
-After a restart the present source's enumerator goes on from its snapshot, and tells readers again that there is no
-more.
+After a restart the current source's enumerator resumes from its snapshot, and signals the end to readers again.
 
-In batch and in micro-batch execution all splits are dealt out ahead, those of several sources at a time. A reader puts
-those of later sources aside, and learns from them that the present source has no more for it.
+In BATCH and MICRO_BATCH execution all splits are assigned up front, from several sources at a time. A reader sets the
+splits of later sources aside; their arrival means that the current source has no more splits for it.
 """
 
 from __future__ import annotations
@@ -37,7 +35,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class HybridSplit:
-    """A split of one of the sources, by that source's number; an end mark when `is_end`."""
+    """A split of one of the sources, identified by the source's number; an end mark if `is_end`."""
 
     source: int
     split: Any
@@ -45,13 +43,13 @@ class HybridSplit:
 
 
 class HybridSource(Source[Any, HybridSplit]):
-    """Reads sources one after the other. Made by `HybridSource.builder(first).add_source(next).build()`.
+    """Reads several sources in sequence. Create it with `HybridSource.builder(first).add_source(next).build()`.
 
     Raises:
-        ConfigurationError: if any of them but the last never ends.
+        ConfigurationError: if a source other than the last is unbounded.
     """
 
-    # All readers are at the same source; one that went back alone could find the others at a later one.
+    # All readers are at the same source; a reader restarted alone could find the others at a later one.
     restarts_by_reader = False
 
     def __init__(self, sources: Sequence[Source[Any, Any]]) -> None:
@@ -66,7 +64,7 @@ class HybridSource(Source[Any, HybridSplit]):
 
     @staticmethod
     def builder(first_source: Source[Any, Any]) -> HybridSourceBuilder:
-        """Starts with the source that is read first."""
+        """Return a builder that starts with the source to read first."""
         return HybridSourceBuilder(first_source)
 
     @property
@@ -77,28 +75,28 @@ class HybridSource(Source[Any, HybridSplit]):
     def create_enumerator(
         self, context: SplitEnumeratorContext[HybridSplit], restored: Any | None
     ) -> SplitEnumerator[HybridSplit]:
-        """Begins with the first source, or goes on with the one of a snapshot."""
+        """Return an enumerator that starts with the first source, or resumes at the source of a snapshot."""
         return _HybridEnumerator(self.sources, context, restored)
 
     def create_reader(self, context: SourceReaderContext) -> SourceReader[Any, HybridSplit]:
-        """A new reader for one subtask."""
+        """Return a new reader for one subtask."""
         return _HybridReader(self.sources, context)
 
     def max_parallelism(self) -> int | None:
-        """The lowest limit among the sources' own."""
+        """Return the lowest limit among the sources."""
         limits = [limit for source in self.sources if (limit := source.max_parallelism()) is not None]
         return min(limits) if limits else None
 
 
 class HybridSourceBuilder:
-    """Collects the sources of a `HybridSource`."""
+    """Builder for `HybridSource`."""
 
     def __init__(self, first_source: Source[Any, Any]) -> None:
         self._sources: list[Source[Any, Any]] = []
         self.add_source(first_source)
 
     def add_source(self, source: Source[Any, Any]) -> HybridSourceBuilder:
-        """The source to read after those before.
+        """Append a source, to be read after the previous ones.
 
         Raises:
             ConfigurationError: if it is not a source.
@@ -109,7 +107,7 @@ class HybridSourceBuilder:
         return self
 
     def build(self) -> HybridSource:
-        """The source."""
+        """Build the source."""
         return HybridSource(self._sources)
 
 
@@ -123,7 +121,7 @@ class _HybridEnumerator(SplitEnumerator[HybridSplit]):
         self._sources = sources
         self.context = context
         self.number, state = restored or (0, None)
-        #: readers that were told of the end of the present source, and those that have reached it
+        #: readers that were notified of the current source's end, and readers that have reached it
         self._told: set[int] = set()
         self._done: set[int] = set()
         self._make(state)
@@ -151,12 +149,12 @@ class _HybridEnumerator(SplitEnumerator[HybridSplit]):
                 self._present.handle_split_request(reader)
 
     def must_not_be_told(self, subtask_index: int) -> None:
-        """Refuse a split for a reader that may have gone on to the next source."""
+        """Refuse a split for a reader that may have moved on to the next source."""
         if subtask_index in self._told:
             raise late_split(type(self._sources[self.number]).__name__, subtask_index)
 
     def tell_end(self, subtask_index: int) -> None:
-        """Tell a reader that the present source has no more for it."""
+        """Signal to a reader that the current source has no more splits for it."""
         self._told.add(subtask_index)
         if self.number + 1 < len(self._sources):
             self.context.assign_split(HybridSplit(self.number, None, is_end=True), subtask_index)
@@ -178,7 +176,7 @@ class _HybridEnumerator(SplitEnumerator[HybridSplit]):
 
 
 class _ForOneEnumerator:
-    """What the enumerator of one of the sources is handed; its calls have no effect once the next source has begun."""
+    """The context of one source's enumerator; its calls have no effect once the next source has started."""
 
     def __init__(self, host: _HybridEnumerator, number: int) -> None:
         self._host = host
@@ -242,7 +240,7 @@ class _HybridReader(SourceReader[Any, HybridSplit]):
         return self.poll_next(max_records)
 
     def _leave(self) -> None:
-        """The present source has been read to its end here; asking for a split says so."""
+        """Close the current source's reader, which has finished; the next split request signals that."""
         assert self._present is not None
         assert self._present_context is not None
         self._present.close()
@@ -319,7 +317,7 @@ class _HybridReader(SourceReader[Any, HybridSplit]):
 
 
 class _ForOneReader:
-    """What the reader of one of the sources is handed; its requests end with its source."""
+    """The context of one source's reader; it stops passing on split requests when its source ends."""
 
     def __init__(self, context: SourceReaderContext) -> None:
         self._context = context
@@ -345,6 +343,6 @@ class _ForOneReader:
         self._context.close_split(split_id)
 
     def close_splits(self) -> None:
-        """Close the reader, and with it all that it had open."""
+        """Close all splits that the reader has open."""
         for split_id in list(self._open):
             self.close_split(split_id)

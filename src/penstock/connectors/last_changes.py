@@ -1,4 +1,4 @@
-"""Changes of rows by key: the last one of each, and which rows of a table have one of the keys."""
+"""Changes of rows by key: the last change of each key, and the rows of a table that have one of the keys."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ _PLACE: Final = "__penstock_place"
 
 
 def is_gone(kinds: Any) -> Any:
-    """Which rows are not there any more, of an array of their kinds.
+    """Return which rows are deleted, given an array of their row kinds.
 
-    An update's row before is the last change of its key where the row after has another one.
+    The UPDATE_BEFORE of an update is the last change of its key if the UPDATE_AFTER has another key.
     """
     return (kinds == RowKind.DELETE.value) | (kinds == RowKind.UPDATE_BEFORE.value)
 
 
 def last_of_each(changes: pa.Table, key: Sequence[str]) -> pa.Array:
-    """The places of the last row of each key, going up."""
+    """Return the positions of the last row of each key, in ascending order."""
     numbered = changes.select(list(key)).append_column(_PLACE, pa.array(np.arange(changes.num_rows)))
     last = numbered.group_by(list(key)).aggregate([(_PLACE, "max")]).column(f"{_PLACE}_max")
     return pa.array(np.sort(last.to_numpy()))
 
 
 def has_key(rows: pa.Table, keys: pa.Table) -> pa.Array:
-    """For each row whether its key is among these. Columns have the same types; NULL is a key like any other."""
+    """Return for each row whether its key is among `keys`. Column types must match; NULL is a key like any other."""
     names = keys.schema.names
     if len(names) == 1:
         found = pc.is_in(rows.column(names[0]), value_set=keys.column(0).combine_chunks(), skip_nulls=False)
         return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
-    # Both together, the keys first: rows share a group with a key, or do not.
+    # Group both tables together, the keys first: a row matches if its group contains a key.
     both = pa.concat_tables([keys, rows.select(names)], promote_options="permissive")
     numbered = both.append_column(_PLACE, pa.array(np.arange(both.num_rows)))
     grouped = numbered.group_by(names).aggregate([(_PLACE, "min"), (_PLACE, "list")])

@@ -1,4 +1,4 @@
-"""What a source reader does with messages: decode many at once, and see to those that are not in the format."""
+"""Decoding of messages in source readers: many at once, with handling of malformed ones."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from penstock.core.connector import SourceReaderContext
 from penstock.core.records import Batch
 from penstock.formats.errors import MalformedMessageError
 
-#: The metric of messages that were left out because they are not in the format.
+#: The metric for malformed messages that were skipped.
 MALFORMED_COUNTER: Final = "malformed_records"
 
-#: For the place of a message among those decoded: its split (of Kafka, topic and partition), and its position there.
+#: Locates a decoded message by index: its split (for Kafka, topic and partition), and its position there.
 Locate = Callable[[int], tuple[str, int]]
 
 
@@ -25,10 +25,10 @@ def decode_messages(
     locate: Locate,
     context: SourceReaderContext,
 ) -> Deserialized:
-    """The records of messages, with no bad one among them.
+    """Decode messages, leaving out malformed ones.
 
     Raises:
-        MalformedMessageError: for the first message that is not in the format, unless the schema skips such messages.
+        MalformedMessageError: for the first malformed message, unless the schema skips them.
     """
     found = schema.deserialize_batch(messages)
     if found.bad:
@@ -44,10 +44,10 @@ def refuse_or_skip(
     on_error: OnError,
     output: OutputTag | None = None,
 ) -> None:
-    """Fails for the first bad message; with `skip` counts them all, and sends them to the side output if there is one.
+    """Fail for the first malformed message; with `skip` count all, and send them to the side output, if any.
 
     Raises:
-        MalformedMessageError: unless bad messages are skipped.
+        MalformedMessageError: unless malformed messages are skipped.
     """
     if on_error == "fail":
         first = bad[0]

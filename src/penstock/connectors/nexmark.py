@@ -1,8 +1,8 @@
-"""A generator of auction events in the manner of the Nexmark benchmark, for demos, tests and measurements.
+"""A generator of auction events modelled on the Nexmark benchmark, for demos, tests and measurements.
 
-Of 50 events in a row the first is a new person, the next three are new auctions, and 46 are bids. Every field is
+Of 50 consecutive events the first is a new person, the next three are new auctions, and 46 are bids. Every field is
 computed from the seed and the event's index by a mixing function, so an event is the same wherever and whenever it is
-made (G8).
+generated (G8).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Integers: TypeAlias = npt.NDArray[np.uint64]
 
 
 class Person(NamedTuple):
-    """Someone who registered at `date_time` (ms)."""
+    """A person who registered at `date_time` (ms)."""
 
     id: int
     name: str
@@ -50,7 +50,7 @@ class Person(NamedTuple):
 
 
 class Auction(NamedTuple):
-    """Something for sale from `date_time` to `expires` (ms)."""
+    """An item for sale from `date_time` to `expires` (ms)."""
 
     id: int
     seller: int
@@ -72,7 +72,7 @@ class Bid(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class NexmarkSplit:
-    """Every `step`-th chunk of events, from `chunk` on, of which `position` events were handed out."""
+    """Every `step`-th chunk of events, starting with `chunk`, after its first `position` events."""
 
     chunk: int
     step: int
@@ -80,23 +80,23 @@ class NexmarkSplit:
 
     @property
     def number(self) -> int:
-        """The number of the series, whichever its chunk is."""
+        """The number of the series, independent of the chunk."""
         return self.chunk % self.step
 
 
 class NexmarkSource(Source[Person | Auction | Bid, NexmarkSplit]):
-    """Yields `Person`, `Auction` and `Bid` events with event times, in order within each subtask (G8).
+    """Emits `Person`, `Auction` and `Bid` events with event times, in order within each subtask (G8).
 
-    Bids go to one of 10,000 auctions by Zipf's law: the most wanted one draws a tenth of all bids.
+    Bids go to one of 10,000 auctions by Zipf's law: the most popular one draws a tenth of all bids.
 
     Args:
-        events: how many; None for no end.
-        seed: other seeds give other events.
-        events_per_second: how many events share a second of event time; it does not slow the source down.
-        bids_only: leave out persons and auctions (they still count as events).
+        events: the number of events; None for no end.
+        seed: different seeds give different events.
+        events_per_second: how many events share a second of event time; it does not limit the speed of the source.
+        bids_only: omit persons and auctions (they still count as events).
 
     Raises:
-        ConfigurationError: if the number of events is negative or the rate not positive.
+        ConfigurationError: if the number of events is negative or the rate is not positive.
     """
 
     def __init__(
@@ -113,22 +113,22 @@ class NexmarkSource(Source[Person | Auction | Bid, NexmarkSplit]):
 
     @property
     def boundedness(self) -> Boundedness:
-        """Unbounded without a number of events."""
+        """Bounded if the number of events is given."""
         return Boundedness.CONTINUOUS_UNBOUNDED if self._events is None else Boundedness.BOUNDED
 
     def create_enumerator(
         self, context: SplitEnumeratorContext[NexmarkSplit], restored: Any | None
     ) -> SplitEnumerator[NexmarkSplit]:
-        """Hands out one series of chunks for each subtask."""
+        """Return an enumerator that assigns one series of chunks to each subtask."""
         step = context.parallelism
         return SeriesQueue(context, [NexmarkSplit(i, step) for i in range(step)], restored, lambda split: split.number)
 
     def create_reader(self, context: SourceReaderContext) -> SourceReader[Person | Auction | Bid, NexmarkSplit]:
-        """A new reader."""
+        """Return a new reader."""
         return _NexmarkReader(context, self)
 
     def chunk(self, number: int) -> Batch:
-        """The events of a chunk, at most `CHUNK_EVENTS`; none after the end."""
+        """Return the events of a chunk, at most `CHUNK_EVENTS`; none after the end."""
         first = number * CHUNK_EVENTS
         stop = first + CHUNK_EVENTS if self._events is None else min(first + CHUNK_EVENTS, self._events)
         if stop <= first:
@@ -165,18 +165,18 @@ class NexmarkSource(Source[Person | Auction | Bid, NexmarkSplit]):
         return Auction(number, seller, category, 100 + self._one(index, 9) % 10_000, time_ms, expires)
 
     def _one(self, index: int, lane: int) -> int:
-        """What `_mix` gives for one index."""
+        """Return the value of `_mix` for one index."""
         x = (index * 0x9E3779B97F4A7C15 + self._salt(lane)) & _MASK
         x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
         x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & _MASK
         return x ^ (x >> 31)
 
     def _unit(self, indexes: Integers, lane: int) -> npt.NDArray[np.float64]:
-        """Numbers from 0 up to and without 1."""
+        """Return numbers from 0 up to, but excluding, 1."""
         return (self._mix(indexes, lane) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
     def _mix(self, indexes: Integers, lane: int) -> Integers:
-        """Well mixed 64-bit numbers, one for each index; they differ by lane and seed (SplitMix64's finaliser)."""
+        """Return well-mixed 64-bit numbers, one per index, that differ by lane and seed (SplitMix64's finaliser)."""
         x = indexes * np.uint64(0x9E3779B97F4A7C15) + np.uint64(self._salt(lane))
         x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -217,7 +217,7 @@ class _NexmarkReader(SeriesReader[NexmarkSplit]):
 
 @lru_cache(maxsize=1)
 def _zipf_bounds() -> npt.NDArray[np.float64]:
-    """Where each key's share of the unit interval ends."""
+    """Return the upper bound of each key's share of the unit interval."""
     weights = 1.0 / np.arange(1, HOT_KEYS + 1, dtype=np.float64) ** _ZIPF_EXPONENT
     bounds: npt.NDArray[np.float64] = np.cumsum(weights) / weights.sum()
     bounds[-1] = 1.0

@@ -1,4 +1,4 @@
-"""A source of whole numbers."""
+"""A source of consecutive integers."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from penstock.core.records import Batch
 
 @dataclass(frozen=True, slots=True)
 class NumberSplit:
-    """The numbers from `position` up to and without `stop`."""
+    """The numbers from `position` up to, but excluding, `stop`."""
 
     position: int
     stop: int
 
 
 class NumberSequenceSource(Source[int, NumberSplit]):
-    """Yields the whole numbers from `start` to `end`, both included, shared by all subtasks (G8).
+    """Emits the integers from `start` to `end`, both included, distributed over all subtasks (G8).
 
-    Each subtask yields one range in order; the ranges follow each other by subtask.
+    There is one contiguous range for each subtask, emitted in order.
 
     Raises:
         ConfigurationError: if `end` is less than `start`.
@@ -51,11 +51,11 @@ class NumberSequenceSource(Source[int, NumberSplit]):
     def create_enumerator(
         self, context: SplitEnumeratorContext[NumberSplit], restored: Any | None
     ) -> SplitEnumerator[NumberSplit]:
-        """Hands out one range for each subtask."""
+        """Return an enumerator with one range for each subtask."""
         return SplitQueue(context, even_ranges(self._start, self._stop, context.parallelism), restored)
 
     def create_reader(self, context: SourceReaderContext) -> SourceReader[int, NumberSplit]:
-        """A new reader."""
+        """Return a new reader."""
         return _NumberReader(context)
 
 
@@ -68,7 +68,7 @@ class _NumberReader(PositionedReader[NumberSplit]):
 
 
 def even_ranges(start: int, stop: int, count: int) -> list[NumberSplit]:
-    """Cuts a range into at most `count` ranges, none empty, whose lengths differ by one at most."""
+    """Cut a range into at most `count` non-empty ranges whose lengths differ by at most one."""
     total = stop - start
     bounds = [start + total * i // count for i in range(count + 1)]
     return [NumberSplit(low, high) for low, high in pairwise(bounds) if low < high]

@@ -1,4 +1,4 @@
-"""Sinks for people: printing at the client, and nothing at all."""
+"""Sinks that print records at the client, or discard them."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from penstock.core.connector import Sink, SinkWriter, SinkWriterContext
 
 
 class PrintSink(Sink[Any]):
-    """Prints records at the client, a line each; at least once, since what is printed cannot be taken back.
+    """Prints records at the client, one per line; at least once, since printed lines cannot be taken back.
 
-    With a parallelism above 1 a line begins with the number of the subtask, counted from 1: `3> hello`.
+    With a parallelism above 1, a line begins with the number of the subtask, counted from 1: `3> hello`.
 
     Args:
-        sink_identifier: goes in front of that: `words:3> hello`.
-        type_info: the type of the records, which says how they look (`penstock.codecs.rendering`); None for `str`.
+        sink_identifier: precedes the subtask's number: `words:3> hello`.
+        type_info: the type of the records, which determines their format (`penstock.codecs.rendering`); None for `str`.
     """
 
     def __init__(self, sink_identifier: str | None = None, type_info: TypeInformation | None = None) -> None:
@@ -27,13 +27,13 @@ class PrintSink(Sink[Any]):
         self._type_info = type_info
 
     def create_writer(self, context: SinkWriterContext) -> SinkWriter[Any, Any]:
-        """A writer for one subtask."""
+        """Return a writer for one subtask."""
         subtask = str(context.subtask_index + 1) if context.parallelism > 1 else ""
         prefix = ":".join(filter(None, (self._sink_identifier, subtask)))
         return _PrintWriter(context, f"{prefix}> " if prefix else "", renderer(self._type_info))
 
     def client_handler(self) -> Callable[[int, bytes], None]:
-        """Writes to the standard output of the program."""
+        """Return a function that writes to the program's standard output."""
         return _write_to_stdout
 
 
@@ -54,21 +54,21 @@ class _PrintWriter(SinkWriter[Any, Any]):
 
 
 class DiscardingSink(Sink[Any]):
-    """Takes records and does nothing with them."""
+    """Discards all records."""
 
     def create_writer(self, context: SinkWriterContext) -> SinkWriter[Any, Any]:
-        """A writer for one subtask."""
+        """Return a writer for one subtask."""
         return _DiscardingWriter()
 
 
 class _DiscardingWriter(SinkWriter[Any, Any]):
     def write_batch(self, values: list[Any], timestamps: list[int] | None) -> None:
-        """Drops all."""
+        """Drop all records."""
 
     def write_columns(self, data: ColumnData, rowtimes: Any) -> None:
-        """Drops all. The columns are made first, as for any sink."""
+        """Drop all records. The columns are still computed, as for any sink."""
         _ = data.columns
 
     def write_changes(self, data: ColumnData, kinds: bytes, rowtimes: Any) -> None:
-        """Drops all. The columns are made first, as for any sink."""
+        """Drop all records. The columns are still computed, as for any sink."""
         _ = data.columns

@@ -1,4 +1,4 @@
-"""How fast a source that makes its records may go: without limit, at a rate, or N records between checkpoints."""
+"""Rate limits for sources that generate records: unlimited, a rate, or N records between checkpoints."""
 
 from __future__ import annotations
 
@@ -8,43 +8,43 @@ from typing import Final
 
 from penstock.base.errors import ConfigurationError
 
-# How much a source that its host held back may catch up with, in ms of its rate.
+# How much a source that was delayed by its host may catch up, in ms of its rate.
 _CATCH_UP_MS: Final = 1_000
-#: How long (ms) a source waits before it looks again whether a checkpoint has completed.
+#: How long (ms) a source waits before it checks again whether a checkpoint has completed.
 _CHECKPOINT_POLL_MS: Final = 10
 
 
 class RateLimiter(ABC):
-    """Counts the records of one subtask; its reader tells it of time, records and checkpoints."""
+    """Counts the records of one subtask; the reader reports time, records and checkpoints."""
 
     @abstractmethod
     def allowance(self, now_ms: int) -> int:
-        """Records that may go out now."""
+        """Return the number of records that may be emitted now."""
 
     @abstractmethod
     def spend(self, records: int) -> None:
-        """Counts records that went out."""
+        """Count emitted records."""
 
     @abstractmethod
     def retry_after_ms(self) -> int:
-        """How long until a record may go out, in ms, at least 1."""
+        """Return the time until a record may be emitted, in ms, at least 1."""
 
     @abstractmethod
     def share(self, factor: float) -> None:
         """Multiply the even share of the subtask by a factor, because it reads more or fewer splits than others."""
 
     def begin_at(self, time_ms: int) -> None:  # noqa: B027 - for limits by time
-        """Count from an earlier time (ms): no records have gone out since then."""
+        """Count from an earlier time (ms): no records have been emitted since then."""
 
     def notify_checkpoint_complete(self) -> None:  # noqa: B027 - most limits do not care
-        """Take in that a checkpoint has completed."""
+        """Note that a checkpoint has completed."""
 
 
 class RateLimit(RateLimiter):
-    """How many records may go out at a rate, by a clock that the caller reads.
+    """Limits records to a rate, by a clock that the caller reads.
 
     Args:
-        per_second: records a second.
+        per_second: the records per second.
         now_ms: the time at which counting begins.
     """
 
@@ -54,18 +54,18 @@ class RateLimit(RateLimiter):
         self._credited_ms = now_ms
 
     def allowance(self, now_ms: int) -> int:
-        """Records that may go out now; unused ones of the last second are kept."""
+        """Return the number of records that may be emitted now, including the unused ones of the last second."""
         self._credit += max(now_ms - self._credited_ms, 0) * self._per_ms
         self._credit = min(self._credit, max(self._per_ms * _CATCH_UP_MS, 1.0))
         self._credited_ms = max(now_ms, self._credited_ms)
         return int(self._credit)
 
     def spend(self, records: int) -> None:
-        """Counts records that went out."""
+        """Count emitted records."""
         self._credit -= records
 
     def retry_after_ms(self) -> int:
-        """How long until a record may go out, in ms, at least 1."""
+        """Return the time until a record may be emitted, in ms, at least 1."""
         return max(int((1.0 - self._credit) / self._per_ms) + 1, 1)
 
     def share(self, factor: float) -> None:
@@ -78,22 +78,22 @@ class RateLimit(RateLimiter):
 
 
 class CheckpointLimit(RateLimiter):
-    """Allows N records, and N more after each completed checkpoint; without checkpoints it stops for ever."""
+    """Allows N records, and N more after each completed checkpoint; without checkpoints, it stops after the first N."""
 
     def __init__(self, per_checkpoint: int) -> None:
         self._even = self._per_checkpoint = per_checkpoint
         self._left = per_checkpoint
 
     def allowance(self, now_ms: int) -> int:
-        """What is left until the next checkpoint."""
+        """Return the number of records left until the next checkpoint."""
         return self._left
 
     def spend(self, records: int) -> None:
-        """Counts records that went out."""
+        """Count emitted records."""
         self._left -= records
 
     def retry_after_ms(self) -> int:
-        """A short time: when the checkpoint will complete is unknown, so the source looks again soon."""
+        """Return a short time: it is unknown when the checkpoint will complete, so the source checks again soon."""
         return _CHECKPOINT_POLL_MS
 
     def share(self, factor: float) -> None:
@@ -103,20 +103,20 @@ class CheckpointLimit(RateLimiter):
         self._left = self._per_checkpoint - spent
 
     def notify_checkpoint_complete(self) -> None:
-        """Begin again."""
+        """Allow N records again."""
         self._left = self._per_checkpoint
 
 
 @dataclass(frozen=True, slots=True)
 class RateLimiterStrategy:
-    """Makes each subtask's limiter; the limit is that of all subtasks together. Use the static methods."""
+    """Creates the limiter of each subtask; the limit applies to all subtasks together. Use the static methods."""
 
     records_per_second: float | None = None
     records_per_checkpoint: int | None = None
 
     @staticmethod
     def per_second(records_per_second: float) -> RateLimiterStrategy:
-        """At most this many records per second.
+        """Allow at most this many records per second.
 
         Raises:
             ConfigurationError: if the rate is not positive.
@@ -127,7 +127,7 @@ class RateLimiterStrategy:
 
     @staticmethod
     def per_checkpoint(records_per_checkpoint: int) -> RateLimiterStrategy:
-        """At most this many records between two completed checkpoints; each subtask has its share of them.
+        """Allow at most this many records between two completed checkpoints; they are divided among the subtasks.
 
         Raises:
             ConfigurationError: if the number is not positive; in the job, if it is below the source's parallelism.
@@ -138,11 +138,11 @@ class RateLimiterStrategy:
 
     @staticmethod
     def no_op() -> RateLimiterStrategy:
-        """No limit."""
+        """Set no limit."""
         return RateLimiterStrategy()
 
     def create_rate_limiter(self, parallelism: int, now_ms: int) -> RateLimiter | None:
-        """The limiter of one subtask of this many; None for no limit."""
+        """Create the limiter of one of `parallelism` subtasks; None for no limit."""
         if self.records_per_second is not None:
             return RateLimit(self.records_per_second / parallelism, now_ms)
         if self.records_per_checkpoint is not None:

@@ -13,8 +13,8 @@ from penstock.core.records import Batch
 SplitT = TypeVar("SplitT")
 RowsT = TypeVar("RowsT")
 
-#: How long a poll waits for rows that are being read (s): shorter than anybody notices, and not in vain most of the
-#: time. It is asked again at once.
+#: How long (s) a poll waits for rows that are being read: too short to be noticed, and usually long enough. The next
+#: poll follows at once.
 WAIT_S: Final = 0.01
 
 
@@ -24,19 +24,19 @@ class ReadAheadReader(PositionedReader[SplitT], Generic[SplitT, RowsT]):
     def __init__(self, context: SourceReaderContext) -> None:
         super().__init__(context)
         self._background: Background[RowsT] | None = None
-        #: what was taken and is not handed out yet
+        #: rows that were read but not handed out yet
         self._rows: RowsT | None = None
 
     @abstractmethod
     def begin(self, split: SplitT) -> Background[RowsT]:
-        """Begin to read at the position of a split."""
+        """Begin to read at the split's position."""
 
     @abstractmethod
     def part(self, split: SplitT, rows: RowsT, max_records: int) -> tuple[Batch, SplitT]:
-        """Some of the rows, and the split after them; sets `_rows` to what is left, None for nothing."""
+        """Return some of the rows and the split after them; set `_rows` to the remaining rows, or None."""
 
     def on_end(self, split: SplitT) -> None:
-        """A split was read to its end; a hook."""
+        """Called when a split was read to its end; a hook."""
 
     def read(self, split: SplitT, max_records: int) -> tuple[Batch, SplitT] | InputStatus | None:
         """See `PositionedReader`."""
@@ -53,15 +53,15 @@ class ReadAheadReader(PositionedReader[SplitT], Generic[SplitT, RowsT]):
         return self.part(split, self._rows, max_records)
 
     def close_split(self) -> None:
-        """End the reading that is under way."""
+        """Stop the current read."""
         background, self._background, self._rows = self._background, None, None
         if background is not None:
             background.close()
 
     def retry_after_ms(self) -> int:
-        """While a split is read there is more now: an epoch that has begun to read waits for it."""
+        """Return 0 while a split is being read: an epoch that has begun to read it waits for the rest."""
         return 0 if self._background is not None else super().retry_after_ms()
 
     def close(self) -> None:
-        """End what is under way."""
+        """Stop reading."""
         self.close_split()

@@ -1,4 +1,4 @@
-"""Lines of text from a TCP socket: for trials only, because what a socket has delivered cannot be read again (J)."""
+"""Reads lines of text from a TCP socket: for experiments only, because delivered data cannot be read again (J)."""
 
 from __future__ import annotations
 
@@ -22,31 +22,31 @@ from penstock.core.connector import (
 )
 from penstock.core.records import Batch
 
-#: How long to wait between two attempts to connect.
+#: The pause between two attempts to connect.
 RETRY_INTERVAL_MS: Final = 1_000
-#: Without a delimiter in this many bytes, the source fails rather than gather more.
+#: Without a delimiter in this many bytes, the source fails instead of buffering more.
 RECORD_BYTES_MAX: Final = 16 << 20
 _RECEIVE_BYTES: Final = 64 << 10
 
 
 @dataclass(frozen=True, slots=True)
 class SocketSplit:
-    """The one connection; there is no position to go back to."""
+    """The only connection; it does not have a position to return to."""
 
 
 class SocketTextSource(Source[str, SocketSplit]):
-    """Connects to a server and yields the text that it sends, cut at a delimiter, from one subtask.
+    """Connects to a server and reads the text that it sends, split at a delimiter, in one subtask.
 
     Args:
-        hostname: where to connect to.
-        port: of the server, from 1 to 65535.
-        delimiter: what stands between two records; with a line feed, a carriage return before it goes too. The text
-            after the last delimiter, when the server closes the connection, is a record as well unless it is empty.
-        max_retry: how often to connect again, once a second, when there is no connection (any more): 0 for never, and
-            a negative number for ever. Every success restarts the count. After the last attempt the stream ends.
+        hostname: the server's host.
+        port: the server's port, from 1 to 65535.
+        delimiter: the separator between records; with a line feed, a carriage return before it is removed as well. When
+            the server closes the connection, the text after the last delimiter is a record unless it is empty.
+        max_retry: how often to reconnect, once a second, after a lost or failed connection: 0 for never, and a negative
+            number for no limit. Every success resets the count. After the last attempt, the stream ends.
 
     Raises:
-        ConfigurationError: if the port is not one, or the delimiter is empty.
+        ConfigurationError: if the port is out of range, or the delimiter is empty.
     """
 
     replayable = False
@@ -63,26 +63,26 @@ class SocketTextSource(Source[str, SocketSplit]):
 
     @property
     def boundedness(self) -> Boundedness:
-        """Unbounded: when the server will close the connection is unknown."""
+        """Unbounded, because it is unknown when the server will close the connection."""
         return Boundedness.CONTINUOUS_UNBOUNDED
 
     def max_parallelism(self) -> int | None:
-        """There is one connection."""
+        """Return 1, because the source has a single connection."""
         return 1
 
     def create_enumerator(
         self, context: SplitEnumeratorContext[SocketSplit], restored: Any | None
     ) -> SplitEnumerator[SocketSplit]:
-        """Hands out the connection."""
+        """Return an enumerator that assigns the connection."""
         return SplitQueue(context, [SocketSplit()], restored)
 
     def create_reader(self, context: SourceReaderContext) -> SourceReader[str, SocketSplit]:
-        """A new reader, not connected yet."""
+        """Return a new reader, not connected yet."""
         return _SocketReader(self, context)
 
 
 class _SocketReader(SourceReader[str, SocketSplit]):
-    """Never waits for the network: it connects and receives as far as it can at once."""
+    """Never waits for the network: it connects and receives only as far as possible without blocking."""
 
     def __init__(self, source: SocketTextSource, context: SourceReaderContext) -> None:
         self._source = source
@@ -110,7 +110,7 @@ class _SocketReader(SourceReader[str, SocketSplit]):
         return self._ask() if self._has_ended else InputStatus.NOTHING_AVAILABLE
 
     def _ask(self) -> InputStatus:
-        """Ask for a connection, once; without any that is still to come this is the end."""
+        """Request a split, once; return END_OF_INPUT if no more splits will come."""
         if self._no_more:
             return InputStatus.END_OF_INPUT
         if not self._requested:
@@ -124,7 +124,7 @@ class _SocketReader(SourceReader[str, SocketSplit]):
         return max(1, self._retry_at_ms - self._context.now_ms())
 
     def _connect(self) -> bool:
-        """Begin to connect, or see how it went; return whether there is a connection now."""
+        """Start to connect, or check an attempt's progress; return whether the socket is connected."""
         if self._retry_at_ms is not None and self._context.now_ms() < self._retry_at_ms:
             return False
         self._retry_at_ms = None
@@ -149,7 +149,7 @@ class _SocketReader(SourceReader[str, SocketSplit]):
         return True
 
     def _lose(self) -> None:
-        """Connect again in a while, or end: there is no connection (any more)."""
+        """Close the lost connection; schedule a reconnect, or end the stream if no retries are left."""
         self.close()
         limit = self._source.max_retry
         if 0 <= limit <= self._retries:

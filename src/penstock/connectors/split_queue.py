@@ -1,4 +1,4 @@
-"""The enumerators of sources whose splits are known from the start."""
+"""Enumerators for sources whose splits are known from the start."""
 
 from __future__ import annotations
 
@@ -12,39 +12,39 @@ SplitT = TypeVar("SplitT")
 
 
 class SplitQueue(SplitEnumerator[SplitT], Generic[SplitT]):
-    """Hands out a fixed list of splits, each to the reader that asks next; its state is the splits left (G8)."""
+    """Assigns a fixed list of splits, each to the next reader that asks; its state is the remaining splits (G8)."""
 
     def __init__(self, context: SplitEnumeratorContext[SplitT], splits: Iterable[SplitT], restored: Any | None) -> None:
         self._context = context
         self._splits: deque[SplitT] = deque(splits if restored is None else restored)
 
     def start(self) -> None:
-        """Does nothing, because the splits are known."""
+        """Do nothing, because the splits are known."""
 
     def handle_split_request(self, subtask_index: int) -> None:
-        """Assigns the next split, or says that there is none."""
+        """Assign the next split, or signal that no splits are left."""
         if self._splits:
             self._context.assign_split(self._splits.popleft(), subtask_index)
         else:
             self._context.signal_no_more_splits(subtask_index)
 
     def add_splits_back(self, splits: Sequence[SplitT], subtask_index: int) -> None:
-        """Puts splits back, to be handed out first."""
+        """Put splits back, to be assigned first."""
         self._splits.extendleft(reversed(splits))
 
     def snapshot_state(self, checkpoint_id: int) -> list[SplitT]:
-        """The splits left."""
+        """Return the remaining splits."""
         return list(self._splits)
 
 
 class SeriesQueue(SplitQueue[SplitT]):
-    """Keeps each split for one subtask: another one that has read its own would read it too late for its event time.
+    """Reserves each split for one subtask: read by another one after its own, it would be too late for its event time.
 
     Args:
-        context: of the enumerator.
+        context: the enumerator's context.
         splits: one for each subtask.
-        restored: what `snapshot_state` gave.
-        number_of: the number of a split; subtask i of n has those with the numbers i, i + n, i + 2n and on.
+        restored: the result of `snapshot_state`.
+        number_of: returns the number of a split; subtask i of n reads the numbers i, i + n, i + 2n and so on.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class SeriesQueue(SplitQueue[SplitT]):
         self._number_of = number_of
 
     def handle_split_request(self, subtask_index: int) -> None:
-        """Assigns the next split of the subtask, or says that it has none."""
+        """Assign the subtask's next split, or signal that it has no more."""
         for split in self._splits:
             if self._number_of(split) % self._context.parallelism == subtask_index:
                 self._splits.remove(split)

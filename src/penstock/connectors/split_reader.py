@@ -1,4 +1,4 @@
-"""Readers for sources that make a split's records from a position: collections, numbers, generators."""
+"""Readers for sources that generate a split's records from a position: collections, numbers, generators."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ SplitT = TypeVar("SplitT")
 
 
 class PositionedReader(SourceReader[Any, SplitT], Generic[SplitT]):
-    """Works through splits in order; a split is immutable and holds its own position (G8)."""
+    """Reads splits in order; a split is immutable and holds its own position (G8)."""
 
-    #: of a reader that keeps to a rate
+    #: set by readers with a rate limit
     _limit: RateLimiter | None = None
 
     def __init__(self, context: SourceReaderContext) -> None:
@@ -29,13 +29,13 @@ class PositionedReader(SourceReader[Any, SplitT], Generic[SplitT]):
 
     @abstractmethod
     def read(self, split: SplitT, max_records: int) -> tuple[Batch, SplitT] | InputStatus | None:
-        """The next records, at least one, and the split after them; None when the split has no more.
+        """Return the next records, at least one, and the split after them; None at the end of the split.
 
-        NOTHING_AVAILABLE when it has none yet.
+        Return NOTHING_AVAILABLE if no record is ready yet.
         """
 
     def poll_next(self, max_records: int) -> Batch | InputStatus:
-        """At most `max_records` records, or why there are none."""
+        """Return at most `max_records` records, or a status if no record is ready."""
         max_records = self.allowance(max_records)
         if max_records <= 0:
             return InputStatus.NOTHING_AVAILABLE
@@ -55,17 +55,17 @@ class PositionedReader(SourceReader[Any, SplitT], Generic[SplitT]):
         return InputStatus.NOTHING_AVAILABLE
 
     def allowance(self, max_records: int) -> int:
-        """How many records may be handed out now: at most as many as the rate allows."""
+        """Return how many records may be emitted now: at most as many as the rate allows."""
         if self._limit is None or not self._splits:
             return max_records
         return min(max_records, self._limit.allowance(self._context.now_ms()))
 
     def retry_after_ms(self) -> int:
-        """When the rate allows a record again; without a rate see `SourceReader`."""
+        """Return the time until the rate allows a record; without a rate, see `SourceReader`."""
         return super().retry_after_ms() if self._limit is None else self._limit.retry_after_ms()
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
-        """Some rates are a number of records a checkpoint."""
+        """Notify the rate limiter, because some rates are per checkpoint."""
         if self._limit is not None:
             self._limit.notify_checkpoint_complete()
 
@@ -79,28 +79,28 @@ class PositionedReader(SourceReader[Any, SplitT], Generic[SplitT]):
             self._limit.begin_at(time_ms)
 
     def end_split(self, split: SplitT) -> None:
-        """A hook: the split has no more records."""
+        """Called when the split has no more records; a hook."""
 
     def add_splits(self, splits: Sequence[SplitT]) -> None:
-        """Splits to read from now on."""
+        """Add splits to read."""
         self._splits.extend(splits)
         self._requested = False
 
     def no_more_splits(self) -> None:
-        """No further split will come."""
+        """Note that no further splits will come."""
         self._no_more = True
 
     def snapshot_state(self, checkpoint_id: int) -> list[SplitT]:
-        """The splits with their positions."""
+        """Return the splits with their positions."""
         return list(self._splits)
 
 
 class SeriesReader(PositionedReader[SplitT], Generic[SplitT]):
-    """Reads all its splits side by side; the split with the lowest place comes first.
+    """Reads all its splits side by side; the split at the lowest place comes first.
 
-    The splits are series of one source that makes records 0, 1, 2 and on, and they share its event time. Subtask i of n
-    yields the series i, i + n, i + 2n and on. After a restore at another parallelism a subtask may have several series.
-    Each has a watermark of its own, so none is late because another one is ahead.
+    The splits are series of one source that generates records 0, 1, 2 and so on, and they share its event time. Subtask
+    i of n reads the series i, i + n, i + 2n and so on. After a restore at another parallelism, a subtask may have
+    several series. Each has its own watermark, so no series is late because another one is ahead.
     """
 
     def __init__(self, context: SourceReaderContext) -> None:
@@ -109,18 +109,18 @@ class SeriesReader(PositionedReader[SplitT], Generic[SplitT]):
 
     @abstractmethod
     def name_of(self, split: SplitT) -> str:
-        """The name of the series, whatever its position."""
+        """Return the name of the series, regardless of its position."""
 
     @abstractmethod
     def step_of(self, split: SplitT) -> int:
-        """The distance between two records of the series: the number of all series of its source."""
+        """Return the distance between two records of the series: the number of all series of its source."""
 
     @abstractmethod
     def place_of(self, split: SplitT) -> Any:
-        """How far the series has come; comparable with the places of the others."""
+        """Return how far the series has come, as a value comparable across series."""
 
     def part_of(self, max_records: int) -> int:
-        """The share of `max_records` of one series, at least 1, so that no series runs far ahead of the others."""
+        """Return one series' share of `max_records`, at least 1, so that no series runs far ahead of the others."""
         return max(1, max_records // len(self._splits))
 
     def add_splits(self, splits: Sequence[SplitT]) -> None:
@@ -136,9 +136,9 @@ class SeriesReader(PositionedReader[SplitT], Generic[SplitT]):
         self._context.close_split(self.name_of(split))
 
     def poll_next(self, max_records: int) -> Batch | InputStatus:
-        """Records of the series with the lowest place that is not paused."""
+        """Return records of the series with the lowest place that is not paused."""
         if not self._requested and not self._no_more:
-            # There may be another one for this subtask, which would never come if it was asked for at their ends.
+            # This subtask may have another split; requested only when the current ones end, it would never arrive.
             self._requested = True
             self._context.request_split()
         if len(self._splits) > 1 or self._paused:

@@ -1,4 +1,4 @@
-"""The accumulators of a job, merged from those that its subtasks reported last."""
+"""Merges a job's accumulators from the latest reports of its subtasks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from penstock.codecs.pickling import dumps
 
 
 def pickled(accumulator: Accumulator[Any, Any]) -> bytes:
-    """An accumulator as bytes for the job master; for one that cannot be pickled, the reason in its place."""
+    """Return an accumulator as bytes for the job master; if it cannot be pickled, return the error instead."""
     try:
         return dumps(accumulator)
     except Exception as error:  # noqa: BLE001 - user code; a figure is not worth a job
@@ -19,14 +19,14 @@ def pickled(accumulator: Accumulator[Any, Any]) -> bytes:
 
 
 def accumulator_values(pairs: Iterable[tuple[str, bytes]]) -> dict[str, Any]:
-    """The value of each accumulator over all subtasks, by name; the exception, where there is no value."""
+    """Return the value of each accumulator over all subtasks, by name; if an accumulator has failed, its exception."""
     merged: dict[str, Any] = {}
     merge_accumulators(merged, pairs)
     return values_of(merged)
 
 
 def merge_accumulators(merged: dict[str, Any], pairs: Iterable[tuple[str, bytes]]) -> None:
-    """Merge accumulators into `merged`, by name; an exception takes the place of the accumulator that it hit."""
+    """Merge accumulators into `merged`, by name; an exception replaces the accumulator that raised it."""
     for name, data in pairs:
         try:
             accumulator = pickle.loads(data)
@@ -39,7 +39,7 @@ def merge_accumulators(merged: dict[str, Any], pairs: Iterable[tuple[str, bytes]
 
 
 def values_of(merged: dict[str, Any]) -> dict[str, Any]:
-    """The value of each merged accumulator."""
+    """Return the value of each merged accumulator."""
     return {name: _value(accumulator) for name, accumulator in merged.items()}
 
 

@@ -1,16 +1,16 @@
-"""The protocols of sources and sinks: what a connector implements, and what it is handed.
+"""The interfaces that sources and sinks implement, and the contexts that they receive.
 
 A *source* has two halves (Flink's FLIP-27). The `SplitEnumerator` runs beside the job master, finds the splits and
-hands them to readers that ask. The `SourceReader` runs in a task and reads its splits. Its snapshot is its splits with
-their positions, so a restored reader continues exactly where the snapshot stood.
+assigns them to readers on request. The `SourceReader` runs in a task and reads its splits. Its snapshot consists of its
+splits with their positions, so a restored reader continues exactly where the snapshot was taken.
 
 A *sink* has two halves (FLIP-143). The `SinkWriter` runs in a task and writes output that readers must not see yet.
-When a barrier passes, `prepare_commit` hands out *committables*. The `Committer` makes them visible once the checkpoint
-has completed. It may be asked to commit the same committable again after a recovery, so committing is idempotent.
+When a barrier passes, `prepare_commit` returns *committables*. The `Committer` makes them visible once the checkpoint
+has completed. After a recovery it may have to commit the same committable again, so committing is idempotent.
 
-One task may run several times: again after a failure, and on Spark also twice at a time (speculation, or an executor
-that was given up and lives on). `SinkWriterContext.run` tells these runs apart, and a writer gives everything it makes
-a name that only its run uses. Only the committables of the run that counts are ever committed.
+One task may run several times: again after a failure, and on Spark even twice at the same time (speculation, or an
+executor that was declared lost but lives on). `SinkWriterContext.run` distinguishes these runs, and a writer gives
+everything it creates a name unique to its run. Only the committables of the run that counts are ever committed.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ SplitT_contra = TypeVar("SplitT_contra", contravariant=True)
 CommT = TypeVar("CommT")
 
 
-#: How long (ms) a reader that knows no better waits for records: at first, and after this many polls in vain.
+#: The default wait (ms) of a reader without records: at first, and after this many unsuccessful polls.
 RETRY_MS: Final = 10
 SILENT_RETRY_MS: Final = 50
 POLLS_IN_VAIN_MAX: Final = 100
 
 
 class RecordError(PenstockError, RuntimeError):
-    """A user's function raised within a source or a sink: raise this from what it raised.
+    """An error of a user-defined function within a source or a sink: raise it from the original error.
 
-    The error that the user sees then names the record and what was called.
+    The error that the user sees then names the record and the failed call.
     """
 
     def __init__(self, record: Any, what: str) -> None:
@@ -50,10 +50,10 @@ class RecordError(PenstockError, RuntimeError):
 
 
 def call_each(function: Callable[[Any], Any], values: Sequence[Any] | ColumnData, what: str) -> list[Any]:
-    """What a user's function returns for each value.
+    """Call a user-defined function for each value and return the results.
 
     Raises:
-        RecordError: if it raises, with the value; `what` says what was called.
+        RecordError: if the function raises; it has the value, and `what`, which describes the call.
     """
     results: list[Any] = []
     try:
@@ -73,14 +73,14 @@ class Boundedness(enum.Enum):
 
 
 class InputStatus(enum.Enum):
-    """What a reader answers when it has no records at hand."""
+    """The answer of a reader that has no records at hand."""
 
     NOTHING_AVAILABLE = "NOTHING_AVAILABLE"
     END_OF_INPUT = "END_OF_INPUT"
 
 
 class SourceReaderContext(Protocol):
-    """What a reader may ask of the task that hosts it."""
+    """The services of the task that hosts a reader."""
 
     @property
     def subtask_index(self) -> int: ...
@@ -89,11 +89,11 @@ class SourceReaderContext(Protocol):
     def parallelism(self) -> int: ...
 
     def now_ms(self) -> int:
-        """Processing time in ms; the only clock that a reader may use."""
+        """Return the processing time in ms; the only clock that a reader may use."""
         ...
 
     def request_split(self) -> None:
-        """Ask the enumerator for a split; it answers with `add_splits` or `no_more_splits`."""
+        """Request a split from the enumerator, which answers with `add_splits` or `no_more_splits`."""
         ...
 
     def count(self, name: str, increment: int = 1) -> None:
@@ -101,24 +101,24 @@ class SourceReaderContext(Protocol):
         ...
 
     def gauge(self, name: str, function: Callable[[], int | float]) -> None:
-        """A number among this operator's metrics, which the function gives whenever it is asked."""
+        """Register a gauge among this operator's metrics; `function` returns its current value."""
         ...
 
     def collect_side(self, tag_id: str, batch: Batch) -> None:
-        """Emit records to the side output of that tag."""
+        """Emit records to the side output with that tag."""
         ...
 
     def open_split(self, split_id: str) -> None:
-        """The reader reads a split from now on, at the same time as others: it has a watermark of its own (C2)."""
+        """Begin to read a split concurrently with others; it gets its own watermark (C2)."""
         ...
 
     def close_split(self, split_id: str) -> None:
-        """The reader has read an open split to its end: the split no longer holds any watermark back."""
+        """Finish an open split, which was read to its end and no longer holds any watermark back."""
         ...
 
 
 class SplitBatch(Batch):
-    """A batch of one of several splits that a reader has opened by `SourceReaderContext.open_split`."""
+    """A batch of one of several splits that a reader has opened with `SourceReaderContext.open_split`."""
 
     __slots__ = ("split_id",)
 
@@ -132,82 +132,83 @@ class SplitBatch(Batch):
 
 
 class SourceReader(ABC, Generic[T, SplitT]):
-    """Reads splits in one subtask. Called by one thread only; may do IO, but should return within tens of ms."""
+    """Reads splits in one subtask. Called by one thread only; may do I/O, but should return within tens of ms."""
 
-    #: How often in a row `poll_next` has answered NOTHING_AVAILABLE; counted by the task that polls.
+    #: How often in a row `poll_next` has returned NOTHING_AVAILABLE; counted by the task that polls.
     polls_in_vain: int = 0
 
     def start(self) -> None:
-        """Called once, after restored splits were added. Without splits, ask for one here or in `poll_next`."""
+        """Start reading; called once, after restored splits were added. Request a split here or in `poll_next`."""
 
     @abstractmethod
     def poll_next(self, max_records: int) -> Batch | InputStatus:
-        """At most `max_records` records, or why there are none. A batch may carry the source's own timestamps (ms)."""
+        """Return up to `max_records` records, or a status. A batch may carry the source's own timestamps (ms)."""
 
     @abstractmethod
     def add_splits(self, splits: Sequence[SplitT]) -> None:
-        """Splits to read from now on: assigned by the enumerator, or restored with their positions."""
+        """Add splits to read: assigned by the enumerator, or restored with their positions."""
 
     @abstractmethod
     def no_more_splits(self) -> None:
-        """The enumerator has no further split for this reader: end when those at hand are read."""
+        """Receive no further splits: end when the splits at hand have been read."""
 
     @abstractmethod
     def snapshot_state(self, checkpoint_id: int) -> list[SplitT]:
-        """The splits not fully read, with positions just after the last record that `poll_next` handed out."""
+        """Return the splits not fully read, positioned just after the last record that `poll_next` returned."""
 
     def retry_after_ms(self) -> int:
-        """How long (ms) to wait after NOTHING_AVAILABLE before polling again, when nothing else happens.
+        """Return how long (ms) to wait after NOTHING_AVAILABLE before polling again, if nothing else happens.
 
-        A reader that knows when it will have a record says so here. By default the task polls again after 10 ms, and
-        after 50 ms once 100 polls in a row were in vain, so that silence costs little.
+        A reader that knows when its next record is due returns that here. By default the task polls again after 10 ms,
+        and after 50 ms once 100 polls in a row were unsuccessful, so that idleness costs little.
         """
         return RETRY_MS if self.polls_in_vain < POLLS_IN_VAIN_MAX else SILENT_RETRY_MS
 
     def held_back_ms(self) -> int | None:
-        """How long (ms) the reader itself holds the next record back, as by a rate; None if it does not.
+        """Return how long (ms) the reader itself delays the next record, such as by a rate limit; None if it does not.
 
-        Asked after NOTHING_AVAILABLE. In MICRO_BATCH an epoch waits for the first record of such a reader, because the
-        reader of the next epoch is another one and would wait again.
+        Called after NOTHING_AVAILABLE. In MICRO_BATCH an epoch waits for the first record of such a reader, because the
+        next epoch has a new reader, which would wait again.
         """
         return None
 
     def begin_at(self, time_ms: int) -> None:
-        """MICRO_BATCH: the reader continues from an epoch that ended at that processing time (ms)."""
+        """Continue from an epoch that ended at that processing time (ms); called in MICRO_BATCH."""
 
     def pause_or_resume_splits(self, splits_to_pause: Sequence[str], splits_to_resume: Sequence[str]) -> None:
-        """Watermark alignment: read nothing from some open splits for now, and resume others."""
+        """Pause reading some open splits, and resume others, for watermark alignment."""
         raise UnsupportedError(
             f"{type(self).__name__} opens splits but cannot pause them: it does not implement pause_or_resume_splits, "
             "so its source cannot take part in watermark alignment"
         )
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
-        """The checkpoint completed: its records will not be read again. See `CheckpointListener`."""
+        """Handle a completed checkpoint: its records will not be read again. See `CheckpointListener`."""
 
     def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:
-        """The checkpoint was given up."""
+        """Handle an aborted checkpoint."""
 
     def close(self) -> None:
-        """Release what the reader holds; called on every path."""
+        """Release the reader's resources; called on every path."""
 
 
 class SplitEnumeratorContext(Protocol[SplitT_contra]):
-    """What an enumerator may ask of the job master that hosts it."""
+    """The services of the job master that hosts an enumerator."""
 
     @property
     def parallelism(self) -> int: ...
 
     def assign_split(self, split: SplitT_contra, subtask_index: int) -> None:
-        """Hand a split to a reader. The split must be picklable.
+        """Assign a split to a reader. The split must be picklable.
 
         Raises:
-            ContractError: if the reader was told that none would follow. It may have ended, and would not read it.
+            ContractError: after `signal_no_more_splits` for that reader: it may have ended, and would not read the
+                split.
         """
         ...
 
     def signal_no_more_splits(self, subtask_index: int) -> None:
-        """Tell a reader that none will follow. It is final, until the job restarts."""
+        """Signal to a reader that no more splits follow. The signal is final until the job restarts."""
         ...
 
     def call_async(
@@ -218,7 +219,7 @@ class SplitEnumeratorContext(Protocol[SplitT_contra]):
 
 
 def late_split(what: str, subtask_index: int) -> ContractError:
-    """An enumerator assigned a split to a reader after it had told that reader of the end (I1)."""
+    """Return the error for a split assigned to a reader after `signal_no_more_splits` for that reader (I1)."""
     return ContractError(
         f"the split enumerator of {what} assigned a split to the reader of subtask {subtask_index} after "
         "signal_no_more_splits() for it. That reader may have ended, so the split would be lost. Assign the split "
@@ -227,39 +228,39 @@ def late_split(what: str, subtask_index: int) -> ContractError:
 
 
 class SplitEnumerator(ABC, Generic[SplitT]):
-    """Finds splits and hands them out. Called by one thread only; IO belongs in `call_async`."""
+    """Finds splits and assigns them. Called by one thread only; I/O belongs in `call_async`."""
 
     @abstractmethod
     def start(self) -> None:
-        """Called once, before any reader registers."""
+        """Start the enumerator; called once, before any reader registers."""
 
     @abstractmethod
     def handle_split_request(self, subtask_index: int) -> None:
-        """A reader asks for a split."""
+        """Handle a reader's request for a split."""
 
     @abstractmethod
     def add_splits_back(self, splits: Sequence[SplitT], subtask_index: int) -> None:
-        """A reader begins again alone: splits assigned to it since the last completed checkpoint come back.
+        """Take back the splits assigned since the last completed checkpoint to a reader that restarts alone.
 
-        There may be none. What the reader had asked for, or been told, does not count any more: it asks again.
+        There may be none of them. Earlier requests of the reader and signals to it are void: it requests splits again.
         """
 
     @abstractmethod
     def snapshot_state(self, checkpoint_id: int) -> Any:
-        """A picklable value from which `Source.create_enumerator` continues: all that has not been assigned yet."""
+        """Return a picklable value that `Source.create_enumerator` continues from: everything not assigned yet."""
 
     def close(self) -> None:
-        """Release what the enumerator holds."""
+        """Release the enumerator's resources."""
 
 
 class Source(ABC, Generic[T, SplitT]):
     """A stream of records from outside. Instances are pickled into the job, so they hold descriptions, not handles."""
 
-    #: Whether recorded positions can be read again (J): the basis of exactly-once state.
+    #: Whether recorded positions can be read again (J), which exactly-once state relies on.
     replayable: bool = True
 
-    #: Whether a reader may begin again alone, from the last checkpoint, while the others go on: then its enumerator
-    #: takes splits back. Otherwise all readers begin again together.
+    #: Whether a reader may restart alone from the last checkpoint while the others continue; its enumerator then takes
+    #: splits back. Otherwise all readers restart together.
     restarts_by_reader: bool = True
 
     @property
@@ -267,34 +268,34 @@ class Source(ABC, Generic[T, SplitT]):
     def boundedness(self) -> Boundedness: ...
 
     def check_tempo(self, mode: str, is_local: bool) -> None:
-        """Raise `ConfigurationError`, which says what to do, if the source cannot be read in this way.
+        """Raise `ConfigurationError`, with advice, if the source does not support this execution mode.
 
         `mode` is the `execution.runtime-mode`; with `is_local` one process reads the source.
         """
 
     def prepare(self, check_cancelled: Callable[[], None]) -> None:
-        """Called in the program, before a job reads the source by its splits; may take its time.
+        """Prepare the source in the program, before a job reads it by its splits; may take long.
 
-        Code that takes long calls `check_cancelled` from time to time, which raises when the job was cancelled.
+        Slow code calls `check_cancelled` from time to time, which raises when the job was cancelled.
         """
 
     @abstractmethod
     def create_enumerator(
         self, context: SplitEnumeratorContext[SplitT], restored: Any | None
     ) -> SplitEnumerator[SplitT]:
-        """A new enumerator, or one that continues from a value that `snapshot_state` returned."""
+        """Create an enumerator: a new one, or one that continues from a value that `snapshot_state` returned."""
 
     @abstractmethod
     def create_reader(self, context: SourceReaderContext) -> SourceReader[T, SplitT]:
-        """A new reader for one subtask."""
+        """Create a reader for one subtask."""
 
     def max_parallelism(self) -> int | None:
-        """1 for a source that cannot be split; None when any parallelism serves."""
+        """Return 1 for a source that cannot be split; None if it allows any parallelism."""
         return None
 
 
 class SinkWriterContext(Protocol):
-    """What a writer may ask of the task that hosts it."""
+    """The services of the task that hosts a writer."""
 
     @property
     def subtask_index(self) -> int: ...
@@ -313,32 +314,32 @@ class SinkWriterContext(Protocol):
 
     @property
     def run(self) -> str:
-        """Tells this run of the subtask from all others of the job; may be empty for a committer."""
+        """An id that distinguishes this run of the subtask from all others of the job; may be empty for a committer."""
         ...
 
     @property
     def restored_checkpoint_id(self) -> int | None:
-        """The checkpoint or savepoint that the task began from; None for none."""
+        """The checkpoint or savepoint that the task was restored from, if any."""
         ...
 
     @property
     def forerunners(self) -> tuple[str, ...]:
         """The ids of the jobs that this one continues, until it has a checkpoint of its own.
 
-        What their writers have prepared since the checkpoint that the task began from is never committed.
+        Anything that their writers prepared after the restored checkpoint is never committed.
         """
         ...
 
     @property
     def owes_nothing(self) -> bool:
-        """Whether all is committed by now that earlier runs of the job have prepared and any checkpoint names.
+        """Whether everything that earlier runs of the job prepared and any checkpoint names is committed by now.
 
-        So it is in MICRO_BATCH, where what an epoch has prepared is committed before the next one begins.
+        This holds in MICRO_BATCH, where an epoch's committables are committed before the next epoch begins.
         """
         ...
 
     def now_ms(self) -> int:
-        """Processing time in ms; the only clock that a writer may use."""
+        """Return the processing time in ms; the only clock that a writer may use."""
         ...
 
     def count(self, name: str, increment: int = 1) -> None:
@@ -346,7 +347,7 @@ class SinkWriterContext(Protocol):
         ...
 
     def emit_to_client(self, payload: bytes) -> None:
-        """Send bytes to the client of the job, in order; delivered even when the job fails later."""
+        """Send bytes to the client of the job, in order; they are delivered even if the job fails later."""
         ...
 
 
@@ -358,145 +359,144 @@ class SinkWriter(ABC, Generic[T, CommT]):
         """Write records in order; the lists are read-only."""
 
     def write_columns(self, data: ColumnData, rowtimes: Any) -> None:
-        """Write records that are columns; `rowtimes` an array of their timestamps (ms), or None. By default as rows."""
+        """Write records as columns; `rowtimes` is an array of their timestamps (ms), or None. By default as rows."""
         self.write_batch(data.rows(), None if rowtimes is None else rowtimes.tolist())  # type: ignore[arg-type]
 
     def write_changes(self, data: ColumnData, kinds: bytes, rowtimes: Any) -> None:
-        """Write changes of a table that are columns; `kinds` has a byte for each. By default as rows that show them."""
+        """Write changelog records as columns; `kinds` has a byte for each. By default as rows with their kinds."""
         self.write_batch(data.rows(kinds), None if rowtimes is None else rowtimes.tolist())  # type: ignore[arg-type]
 
     def next_flush_ms(self) -> int | None:
-        """When (ms) `flush` is to be called, though no checkpoint may have come by then; None for never."""
+        """Return when (ms) `flush` is due even without a checkpoint; None for never."""
         return None
 
     def flush(self, end_of_input: bool) -> None:
-        """Hand over what is buffered; called before `prepare_commit`, when
-        `next_flush_ms` says so, and with True when no record will follow.
-        """
+        """Flush buffered output: before `prepare_commit`, at `next_flush_ms`, and with True at the end of input."""
 
     def prepare_commit(self) -> list[CommT]:
-        """What must be committed for the records written so far; picklable. Nothing of it may be lost or seen yet."""
+        """Return picklable committables for the records written so far, which must be durable but not yet visible."""
         return []
 
     def snapshot_state(self, checkpoint_id: int) -> list[Any]:
-        """Picklable items of writer state; handed to `Sink.restore_writer` of any subtask after a recovery."""
+        """Return picklable items of writer state; after a recovery any subtask's `Sink.restore_writer` may get them."""
         return []
 
     def pin(self, checkpoint_id: int, committables: Sequence[CommT]) -> None:
-        """A savepoint names these: no later attempt of the job may delete what committing them needs.
+        """Protect committables that a savepoint names: no later attempt may delete what committing them needs.
 
-        The savepoint is about to be stored, and may outlive the job. By default nothing is done, which is right for
+        The savepoint is about to be stored, and may outlive the job. The default does nothing, which is right for
         writers that delete nothing. Not called for sinks that commit globally.
         """
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
-        """The checkpoint completed, and its committables are committed. See `CheckpointListener`."""
+        """Handle a completed checkpoint, whose committables are committed. See `CheckpointListener`."""
 
     def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:
-        """The checkpoint was given up. The next one commits its committables."""
+        """Handle an aborted checkpoint. The next one commits its committables."""
 
     def close(self) -> None:
-        """Release what the writer holds, and discard what was not prepared; called on every path."""
+        """Release the writer's resources, and discard unprepared output; called on every path."""
 
 
 class Committer(ABC, Generic[CommT]):
-    """Makes committables visible. Raising fails the task, and the commit is tried again after the restart."""
+    """Makes committables visible. If it raises, the task fails, and the commit is retried after the restart."""
 
     @abstractmethod
     def commit(self, committables: Sequence[CommT]) -> None:
-        """Commit all; a committable that was committed before is not an error (G9)."""
+        """Commit all; a committable that was already committed is not an error (G9)."""
 
     def recommit(self, committables: Sequence[CommT]) -> None:
-        """Commit what may have been committed long ago: what restored state holds, or what a failed commit had.
+        """Commit what may have been committed long ago: committables from restored state, or of a failed commit.
 
-        What the first commit made visible may have been removed since. By default as `commit`.
+        The output that the first commit made visible may have been removed since. By default like `commit`.
         """
         self.commit(committables)
 
     def end_job(self) -> None:
-        """A job is over, and everything that it owed is committed: remove the leftovers of runs that did not count.
+        """Remove the leftovers of runs that did not count, when a job is over and all its output is committed.
 
-        Called where jobs are driven, in BATCH and MICRO_BATCH: for the job itself, and for those that it continues, by
-        committers whose contexts have the ids of those. What a savepoint names stays.
+        Called in the driver, in BATCH and MICRO_BATCH: for the job itself and for the jobs that it continues, through
+        committers whose contexts have the ids of these jobs. Files that a savepoint names stay.
         """
 
     def close(self) -> None:
-        """Release what the committer holds."""
+        """Release the committer's resources."""
 
 
 class CommitLog(ABC):
-    """What a batch is about to commit, written where it survives the death of the batch's driver.
+    """A batch's pending commits, recorded where they survive the death of the batch's driver.
 
     A batch has no checkpoint to continue from, so it commits all or nothing. A run that dies between two commits, or
-    cannot finish them, is taken back, by itself or by the next run of the job. The log of one sink of a job holds what
-    all sinks with a log of the same class have to commit.
+    cannot finish them, is rolled back, by itself or by the next run of the job. The log of one sink of a job holds the
+    commits of all sinks with a log of the same class.
     """
 
     @abstractmethod
     def begin(self) -> list[str]:
-        """Note that this run is alive, after taking back what dead runs of the job had begun to commit.
+        """Record that this run is alive, after rolling back the unfinished commits of dead runs of the job.
 
-        Returns lines for the log of the job.
+        Return lines for the log of the job.
         """
 
     @abstractmethod
     def write(self, committables: Sequence[Any]) -> None:
-        """Write down durably what is about to be committed."""
+        """Record durably what is about to be committed."""
 
     @abstractmethod
     def take_back(self) -> None:
-        """Make what the log names invisible again, as far as it was committed."""
+        """Roll back: make the logged output invisible again, as far as it was committed."""
 
     @abstractmethod
     def close_commit(self) -> None:
-        """Everything is committed: from now on no run takes it back.
+        """Close the log when everything is committed: from now on no run rolls it back.
 
         Raises:
-            PenstockError: if another run has taken it back meanwhile.
+            PenstockError: if another run has rolled it back meanwhile.
         """
 
     @abstractmethod
     def end(self) -> None:
-        """The run is over; only what it has committed is left."""
+        """End the run; only its committed output is left."""
 
 
 class Sink(ABC, Generic[T]):
-    """Where records leave the job. Instances are pickled into the job, so they hold descriptions, not handles."""
+    """A destination of records. Instances are pickled into the job, so they hold descriptions, not handles."""
 
-    #: Whether one committer commits what the writers of all subtasks have prepared for a checkpoint, in one call.
+    #: Whether one committer, in one call, commits everything that the writers of all subtasks prepared for a
+    #: checkpoint.
     commits_globally: bool = False
 
-    #: Whether a writer is restored with the state of the writers of all subtasks, and not with a share of it.
+    #: Whether a writer is restored with the state of the writers of all subtasks rather than with a share of it.
     shares_writer_state: bool = False
 
     @abstractmethod
     def create_writer(self, context: SinkWriterContext) -> SinkWriter[T, Any]:
-        """A new writer; called where the subtask runs."""
+        """Create a writer; called where the subtask runs."""
 
     def restore_writer(self, context: SinkWriterContext, state: Sequence[Any]) -> SinkWriter[T, Any]:
-        """A writer after a recovery; `state` are the items that fell to this subtask."""
+        """Create a writer after a recovery; `state` holds the items assigned to this subtask."""
         return self.create_writer(context)
 
     def create_committer(self, context: SinkWriterContext) -> Committer[Any] | None:
-        """The committer, or None for a sink that writes straight through (at least once)."""
+        """Create the committer; None for a sink that writes straight through (at least once)."""
         return None
 
     @property
     def shows_on_commit(self) -> bool:
-        """Whether what it writes is seen only when it has been committed; by default where it has a committer."""
+        """Whether output becomes visible only when it is committed; by default true of a sink with a committer."""
         return type(self).create_committer is not Sink.create_committer
 
     def create_commit_log(self, context: SinkWriterContext, job_name: str) -> CommitLog | None:
-        """For a batch: the log of what it commits; None for a sink whose commits cannot be taken back."""
+        """Create the log of a batch's commits; None for a sink whose commits cannot be rolled back."""
         return None
 
     def for_type(self, type_info: TypeInformation | None) -> Sink[T]:
-        """The sink for records of a declared type, None for none; by default the type makes no difference."""
+        """Return the sink for records of a declared type, if any; by default the type makes no difference."""
         return self
 
     def client_handler(self) -> Callable[[int, bytes], None] | None:
-        """What the client does with the bytes of `emit_to_client`; None for a sink that emits none.
+        """Return the client's handler for the bytes of `emit_to_client`; None for a sink that emits none.
 
-        Called with (subtask index, payload) in the job master's turn, in order.
+        It is called with (subtask index, payload) in the job master's turn, in order.
         """
         return None

@@ -1,7 +1,7 @@
-"""What a job master wants done, as values. Its handlers decide; its driver carries the effects out after each turn.
+"""A job master's effects, as values. Its handlers decide; its driver carries the effects out after each turn.
 
-So no effect is seen while a handler still runs, a handler never calls another one by way of its effects, and a test or
-a simulator can look at what a turn has decided before anything of it happens.
+So no effect is visible while a handler still runs, a handler never calls another one through its effects, and a test or
+a simulator can inspect the decisions of a turn before any of them takes effect.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from penstock.core.protocol import ToWorker
 
 T = TypeVar("T")
 
-#: Takes in what background work has come to: its result, or what it raised.
+#: Receives the outcome of background work: its result, or the exception that it raised.
 Done: TypeAlias = Callable[[Any, BaseException | None], None]
 
 
@@ -28,7 +28,7 @@ class RequestWorkers:
 
 @dataclass(frozen=True, slots=True)
 class WithdrawWorkers:
-    """This many of the workers that were asked for are not needed any more."""
+    """Withdraw this many of the requests for workers."""
 
     count: int
 
@@ -50,7 +50,7 @@ class ReleaseWorker:
 
 @dataclass(frozen=True, slots=True)
 class RunInBackground:
-    """Run `work` beside the master; then call `done`, which is a turn of the master."""
+    """Run `work` in the background; then call `done`, which is a turn of the master."""
 
     work: Callable[[], Any]
     done: Done
@@ -58,7 +58,7 @@ class RunInBackground:
 
 @dataclass(frozen=True, slots=True)
 class TellStatus:
-    """Tell listeners where the job is in its life."""
+    """Notify listeners of the job's status."""
 
     status: str
     reason: str | None
@@ -66,7 +66,7 @@ class TellStatus:
 
 @dataclass(frozen=True, slots=True)
 class TellClientOutput:
-    """Hand the client what a sink has for it."""
+    """Pass a sink's output to the client."""
 
     operator_id: str
     subtask_index: int
@@ -75,14 +75,14 @@ class TellClientOutput:
 
 @dataclass(frozen=True, slots=True)
 class TellLog:
-    """Put a line into the job's log."""
+    """Write a line to the job's log."""
 
     line: str
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Tell the client what has become of its request, such as a savepoint's path; or why nothing has."""
+    """Answer a client's request with its result, such as a savepoint's path, or with an error."""
 
     waiter: Callable[[Any, str | None], None]
     result: Any
@@ -103,7 +103,7 @@ Effect: TypeAlias = (
 
 
 def carry_out(effects: Iterable[Effect], cluster: Cluster, background: Background, listener: JobListener) -> None:
-    """Do what a turn has decided, in its order, through a driver's ports."""
+    """Carry out a turn's effects in order, through a driver's ports."""
     for effect in effects:
         match effect:
             case SendToWorker(worker_id, message):
@@ -127,10 +127,10 @@ def carry_out(effects: Iterable[Effect], cluster: Cluster, background: Backgroun
 
 
 class Effects:
-    """The effects of the turn that is under way; the parts of a job master write into it.
+    """The effects of the current turn; the parts of a job master add to it.
 
     Args:
-        enter: begins a turn with a handler, for what background work has come to.
+        enter: begins a turn with a handler, for the outcome of background work.
     """
 
     def __init__(self, enter: Callable[[Callable[[], None]], None]) -> None:
@@ -138,7 +138,7 @@ class Effects:
         self._list: list[Effect] = []
 
     def take(self) -> list[Effect]:
-        """All effects since the last call, in their order."""
+        """Return all effects since the last call, in order."""
         taken, self._list = self._list, []
         return taken
 
@@ -149,7 +149,7 @@ class Effects:
         self._list.append(WithdrawWorkers(count))
 
     def send(self, worker_id: str | None, message: ToWorker) -> None:
-        """Send a message to a worker; a task that was never deployed has none, and nothing to hear."""
+        """Send a message to a worker; without a worker, the task was never deployed and needs no message."""
         if worker_id is not None:
             self._list.append(SendToWorker(worker_id, message))
 
@@ -157,7 +157,7 @@ class Effects:
         self._list.append(ReleaseWorker(worker_id))
 
     def run(self, work: Callable[[], T], done: Callable[[T | None, BaseException | None], None]) -> None:
-        """Have work done in the background; `done` takes its result, in a turn of its own."""
+        """Run work in the background; `done` receives the outcome in a turn of its own."""
         self._list.append(RunInBackground(work, lambda result, error: self._enter(lambda: done(result, error))))
 
     def tell_status(self, status: str, reason: str | None) -> None:

@@ -1,4 +1,4 @@
-"""Failure enrichers, for programs to implement: they put labels on the failures of a job (Flink's FLIP-304).
+"""Failure enrichers, which programs implement to label the failures of a job (Flink's FLIP-304).
 
     class Team(FailureEnricher):
         def get_output_keys(self):
@@ -7,8 +7,8 @@
         def process_failure(self, cause, context):
             return {"team": "storage" if "s3://" in str(cause) else "stream"}
 
-The option `jobmanager.failure-enrichers` names such classes. The process of the job's driver makes one of each, and
-calls it for each failure, beside the job.
+The option `jobmanager.failure-enrichers` names such classes. The job's driver process creates one instance of each, and
+calls it for each failure, without holding up the job.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Labels: TypeAlias = Mapping[str, str]
 
 
 class FailureType(enum.Enum):
-    """What has failed."""
+    """The kind of component that failed."""
 
     GLOBAL = "GLOBAL"
     """Something that is no task, such as a checkpoint."""
@@ -37,56 +37,56 @@ class FailureType(enum.Enum):
 
 @dataclass(frozen=True)
 class FailureEnricherContext:
-    """Of which job the failure is, and what has failed."""
+    """The job that a failure belongs to, and the kind of component that failed."""
 
     job_id: str
     job_name: str
     failure_type: FailureType
 
     def get_job_id(self) -> str:
-        """The job's id, as 32 hexadecimal digits."""
+        """Return the job's id as 32 hexadecimal digits."""
         return self.job_id
 
     def get_job_name(self) -> str:
-        """The job's name."""
+        """Return the job's name."""
         return self.job_name
 
     def get_failure_type(self) -> FailureType:
-        """What has failed."""
+        """Return the kind of component that failed."""
         return self.failure_type
 
 
 class FailureEnricher(ABC):
-    """See the module's text. It is made without arguments."""
+    """See the module's docstring. Created without arguments."""
 
     Context = FailureEnricherContext
 
     @abstractmethod
     def get_output_keys(self) -> Set[str]:
-        """The keys of its labels. No two enrichers of a job have one in common."""
+        """Return the keys of its labels. No two enrichers of a job may share a key."""
 
     @abstractmethod
     def process_failure(self, cause: BaseException, context: FailureEnricherContext) -> Labels | Awaitable[Labels]:
-        """The labels of a failure; a coroutine is awaited. It may take long: the job does not wait for it.
+        """Return the labels of a failure; a coroutine is awaited. This may take long: the job does not wait for it.
 
-        Labels with other keys than those of `get_output_keys` are ignored.
+        Labels whose keys `get_output_keys` does not return are ignored.
 
         Args:
-            cause: the error for which the job would fail if no restart was left. What a function of the program raised
-                is a `UserFunctionError` with operator, record and traceback as text.
+            cause: the error that the job would fail with if no restart was left. An exception raised by a user-defined
+                function is a `UserFunctionError` with operator, record and traceback as text.
             context: about the job.
         """
 
 
-#: The one label of `TypeFailureEnricher`.
+#: The only label of `TypeFailureEnricher`.
 KEY_TYPE: Final = "type"
 
 
 class TypeFailureEnricher(FailureEnricher):
-    """Says whose a failure is: the label `type` is USER or SYSTEM.
+    """Labels the `type` of a failure as USER or SYSTEM.
 
-    USER is what a function of the program raised, or an option or a call that cannot be taken. All else is SYSTEM:
-    workers that were lost, checkpoints that failed, sources and sinks.
+    USER is an exception of a user-defined function, or an invalid option or call. Everything else is SYSTEM: lost
+    workers, failed checkpoints, sources and sinks.
     """
 
     def get_output_keys(self) -> Set[str]:
@@ -94,6 +94,6 @@ class TypeFailureEnricher(FailureEnricher):
         return {KEY_TYPE}
 
     def process_failure(self, cause: BaseException, context: FailureEnricherContext) -> Labels:
-        """By the class of the error."""
+        """Return the label for the class of the error."""
         is_users = isinstance(cause, UserFunctionError | MisuseError | ConfigurationError | CallError)
         return {KEY_TYPE: "USER" if is_users else "SYSTEM"}

@@ -1,13 +1,13 @@
-"""Which errors another attempt may not meet again, and which it will.
+"""Classifies errors by whether another attempt may avoid them.
 
-This module tells three kinds apart, by the error and by what caused it:
+This module distinguishes three kinds, by the error and its causes:
 
 - *Final* errors recur whatever happens: a program that cannot be loaded, a record that is too large.
-- Errors that are *final at first* recur as long as the job has never worked: a directory that may not be written, a
-  module that is not there. A job that has worked before may work again once the user has repaired what changed.
-- Errors from *outside* heal by themselves, sooner or later: a server that refuses connections, a full disk.
+- Errors that are *final at first* recur as long as the job has never worked: an unwritable directory, a missing
+  module. A job that has worked before may work again once the user has repaired what changed.
+- Errors from *outside* resolve themselves, sooner or later: a server that refuses connections, a full disk.
 
-All other errors may do either: see `core.job.failover`.
+All other errors may or may not recur: see `core.job.failover`.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ import msgspec
 from penstock.base.errors import PenstockError
 from penstock.core.protocol import Failure
 
-#: Errors of the operating system that say that a path is of no use, rather than that something is out of order.
+#: Operating system errors that mean that a path is unusable rather than that something is out of order.
 _OF_PLACES: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG})
 _OF_PATHS: Final = _OF_PLACES | {errno.ENOENT, errno.EEXIST}
 
 
 def with_prospects(failure: Failure, error: BaseException) -> Failure:
-    """The failure that an error was, with what can be said of another attempt."""
+    """Return the failure with the prospects of another attempt, judged by its error."""
     return msgspec.structs.replace(
         failure,
         suppresses_restart=is_final(error),
@@ -37,19 +37,19 @@ def with_prospects(failure: Failure, error: BaseException) -> Failure:
 
 
 def is_final(error: BaseException) -> bool:
-    """Whether every attempt would meet the same error."""
+    """Return whether every attempt would fail with the same error."""
     return any(isinstance(one, PenstockError) and one.suppresses_restart for one in _causes(error))
 
 
 def is_final_at_first(error: BaseException) -> bool:
-    """Whether every attempt of a job that has never worked would meet the same error."""
+    """Return whether every attempt of a job that has never worked would fail with the same error."""
     return any(
         isinstance(one, ImportError) or (isinstance(one, OSError) and one.errno in _OF_PLACES) for one in _causes(error)
     )
 
 
 def is_outside(error: BaseException) -> bool:
-    """Whether what failed lies outside of the job and may heal by itself."""
+    """Return whether the cause lies outside the job and may resolve itself."""
     return any(isinstance(one, OSError) and one.errno not in _OF_PATHS for one in _causes(error))
 
 

@@ -1,4 +1,4 @@
-"""What the runtime asks of the world. Drivers implement these protocols; the runtime never looks behind them."""
+"""The runtime's interface to the outside. Drivers implement these protocols; the runtime never looks past them."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ T = TypeVar("T")
 
 
 class Clock(Protocol):
-    """Processing time, and what time-outs are measured with."""
+    """Processing time, and a steady clock for timeouts."""
 
     def now_ms(self) -> int:
-        """Processing time: milliseconds since the epoch as the host has it. It may jump forwards, never backwards."""
+        """Return the processing time: milliseconds since the epoch on the host. May jump forwards, never backwards."""
         ...
 
     def steady_ms(self) -> int:
-        """Milliseconds since some moment, for time-outs: never jumps, and stands still while the host is suspended."""
+        """Return milliseconds since some moment, for timeouts: never jumps, and stops while the host is suspended."""
         ...
 
     def steady_ns(self) -> int:
-        """The same in nanoseconds, for what takes less than a millisecond."""
+        """Return the same in nanoseconds, for durations below a millisecond."""
         ...
 
 
 class Background(Protocol):
-    """Work beside the owner's own turn, such as writing a snapshot."""
+    """Work outside the owner's turn, such as writing a snapshot."""
 
     def submit(self, work: Callable[[], T], done: Callable[[T | None, BaseException | None], None]) -> None:
         """Run `work` elsewhere; then call `done(result, error)` in the owner's turn."""
@@ -41,14 +41,14 @@ class Background(Protocol):
 
 
 class Coroutines(Protocol):
-    """User code that waits: coroutines on one event loop, beside the owner's turns."""
+    """Asynchronous user code: coroutines on one event loop, beside the owner's turns."""
 
     def start(
         self, make: Callable[[], Awaitable[T]], done: Callable[[T | None, BaseException | None], None]
     ) -> Callable[[], None]:
-        """Call `make` on the event loop and await what it gives; then `done(result, error)` in the owner's turn.
+        """Call `make` on the event loop and await its result; then call `done(result, error)` in the owner's turn.
 
-        Returns what cancels the call: from then on `done` is not called any more.
+        Returns a function that cancels the call: `done` is not called after that.
         """
         ...
 
@@ -69,25 +69,25 @@ class Network(Protocol):
     """Buffers and credits from this worker to others; each channel is first-in first-out.
 
     Attributes:
-        passes_references: whether other workers get the records of a buffer themselves. Otherwise they get copies,
-            which share nothing with those on another channel.
+        passes_references: whether other workers receive the record objects of a buffer. Otherwise they receive copies,
+            which share nothing with the records of another channel.
     """
 
     passes_references: bool
 
     def connect(self, attempt: int, peers: Mapping[str, str]) -> None:
-        """Make these workers, too, reachable for the channels of an attempt: worker id to data address.
+        """Make these workers reachable, in addition, for the channels of an attempt: worker id to data address.
 
-        Each attempt has connections of its own, because those of a former one may have broken.
+        Each attempt has its own connections, because connections of an earlier attempt may have broken.
         """
         ...
 
     def keep_attempts(self, attempts: Collection[int]) -> None:
-        """The channels of all other attempts are of no use any more."""
+        """Release the channels of all other attempts, which are no longer needed."""
         ...
 
     def send_buffer(self, worker_id: str, channel: ChannelId, buffer: Buffer) -> None:
-        """Send; the runtime only does so while it holds credit, so this does not block."""
+        """Send a buffer. The runtime does so only while it holds credit, so this does not block."""
         ...
 
     def send_credit(self, worker_id: str, channel: ChannelId, credit: int) -> None:
@@ -105,82 +105,82 @@ class Cluster(Protocol):
     """The workers, as the job master sees them."""
 
     def request_workers(self, count: int) -> None:
-        """Ask for this many more workers; each registers by itself when it is up."""
+        """Request this many more workers; each registers itself when it is up."""
         ...
 
     def withdraw_workers(self, count: int) -> None:
-        """This many of those that were asked for are not needed any more; one that registers anyway is released."""
+        """Withdraw the request for this many workers; one that registers anyway is released."""
         ...
 
     def send(self, worker_id: str, message: ToWorker) -> None:
-        """Send to a worker, first-in first-out; to one that is gone, nothing happens."""
+        """Send to a worker, first-in first-out; does nothing if the worker no longer exists."""
         ...
 
     def release(self, worker_id: str) -> None:
-        """End a worker, by force if it does not go."""
+        """End a worker, by force if necessary."""
         ...
 
 
 class StateStorage(Protocol):
-    """State files of checkpoints, seen from a worker."""
+    """The state files of checkpoints, as a worker sees them."""
 
     def write(self, checkpoint_id: int, name: str, data: bytes, savepoint_path: str | None = None) -> StateFile:
-        """Store bytes durably (inline when small) and say where, with length and checksum."""
+        """Store bytes durably (inline if small) and return their location, with length and checksum."""
         ...
 
     def read(self, file: StateFile) -> bytes:
-        """The bytes of a state file; raises `CheckpointError` when length or checksum do not hold."""
+        """Return the bytes of a state file; raises `CheckpointError` if length or checksum is wrong."""
         ...
 
     def on_stored(self, checkpoint_id: int, files: Iterable[StateFile]) -> None:
-        """A task's part of a checkpoint of the job consists of these files, some of them of earlier checkpoints."""
+        """Note that a task's part of a checkpoint consists of these files, some of them from earlier checkpoints."""
         ...
 
     def on_complete(self, checkpoint_id: int) -> None:
-        """A checkpoint completed; called in a task's turn, so nothing is read or written here."""
+        """Note that a checkpoint completed; called in a task's turn, so this does not read or write."""
         ...
 
     def close(self) -> None:
-        """The worker ends."""
+        """Close the storage when the worker ends."""
         ...
 
 
 class KeyedBackends(Protocol):
-    """Keyed state backends, of the kind that the configuration names, for the operators of a worker."""
+    """Keyed state backends of the configured kind, for the operators of a worker."""
 
     def make(
         self, execution: ExecutionId, operator_id: str, owner: str, max_parallelism: int, key_groups: tuple[int, int]
     ) -> KeyedStateBackend:
-        """An empty backend for one operator in one subtask, which the task closes; `owner` is named in errors."""
+        """Create an empty backend for one operator in one subtask, to be closed by the task; errors name `owner`."""
         ...
 
 
 class CheckpointStore(Protocol):
-    """Checkpoints as wholes, seen from the job master. All methods do IO and belong in `Background`."""
+    """Whole checkpoints, as the job master sees them. All methods do IO and belong in `Background`."""
 
     def complete(self, metadata: CheckpointMetadata, savepoint_path: str | None = None) -> str:
-        """Write the metadata, last and atomically: only now the checkpoint exists. Returns its directory.
+        """Write the metadata, last and atomically: only now does the checkpoint exist. Returns its directory.
 
-        What is there already is never overwritten: that is an error, and so is a checkpoint that was revoked.
+        Existing metadata is never overwritten; this is an error, and so is completing a revoked checkpoint.
 
-        After that it looks whether this job master still leads: nothing is committed before. Raises `DeposedError`.
+        Then checks that this job master still leads, because nothing is committed before that. Raises `DeposedError`.
 
-        With a `savepoint_path` the directory is that one. It is made self-contained: what the savepoint shares with
-        checkpoints is copied. A savepoint that `ends_job` is then also put among the job's checkpoints, so that a
+        With a `savepoint_path`, this is the directory. The savepoint is made self-contained: files shared with
+        checkpoints are copied. A savepoint that `ends_job` is then also put among the job's checkpoints, so that a
         recovery finds it.
         """
         ...
 
     def revoke(self, checkpoint_id: int) -> None:
-        """Let a checkpoint whose completion has no certain end be none for ever.
+        """Permanently invalidate a checkpoint whose completion is uncertain.
 
-        Its metadata may be there, or still be on its way: what comes after this call is refused. Doing so again changes
-        nothing. Raises `DeposedError`: a later job master may have begun from it.
+        Its metadata may exist or still be on its way; metadata that arrives after this call is refused. Revoking twice
+        changes nothing. Raises `DeposedError`, because a later job master may have started from the checkpoint.
         """
         ...
 
     def discard_savepoint(self, savepoint_path: str) -> None:
-        """Delete what was written for a savepoint, unless it is complete."""
+        """Delete the files written for a savepoint, unless it is complete."""
         ...
 
     def delete_savepoint(self, savepoint_path: str) -> None:
@@ -188,25 +188,25 @@ class CheckpointStore(Protocol):
         ...
 
     def listing(self) -> list[str]:
-        """The paths of all files of the job's checkpoints, complete or not."""
+        """Return the paths of all files of the job's checkpoints, complete or not."""
         ...
 
     def delete(self, paths: list[str]) -> None:
-        """Delete files, in this order; what is gone already is no error. Raises `DeposedError` before it begins."""
+        """Delete files in this order, ignoring missing ones. Raises `DeposedError` before it deletes anything."""
         ...
 
     def delete_jobs(self, job_ids: Iterable[str]) -> None:
-        """Delete all that former jobs of the name have left. Raises `DeposedError` before it begins."""
+        """Delete everything that former jobs of the name left. Raises `DeposedError` before it deletes anything."""
         ...
 
     def join(self, job_name: str) -> None:
-        """The job begins anew, beside others of its name: a job master that takes over later deposes this one."""
+        """Start from scratch, beside other jobs of the name: a job master that takes over later deposes this one."""
         ...
 
     def take_over(self, job_name: str) -> LeftByJobs:
-        """Depose all job masters of a name; then read what its jobs have left, with complete paths, and their marks.
+        """Depose all job masters of a name, then read what its jobs left, with complete paths, and their marks.
 
-        What this finds, and what job masters from this one on do, is all that counts from now on (`leadership`).
+        From now on, only this result and the actions of this and later job masters count (`leadership`).
         """
         ...
 
@@ -215,28 +215,28 @@ class CheckpointStore(Protocol):
         ...
 
     def load_checkpoint(self, checkpoint_id: int) -> CheckpointMetadata:
-        """Read one of the job's checkpoints; raises `CheckpointError` when it is not whole."""
+        """Read one of the job's checkpoints; raises `CheckpointError` if it is not intact."""
         ...
 
     def load(self, path: str, job_name: str | None = None, claims: bool = False) -> CheckpointMetadata:
-        """Read a checkpoint or savepoint of any job by its directory; raises `CheckpointError` when it is not whole.
+        """Read a checkpoint or savepoint of any job by its directory; raises `CheckpointError` if it is not intact.
 
-        With a name it is for a job of that name to begin from: it must not be another job's to delete. A job that
-        `claims` it will delete it, and no other job can begin from it from now on.
+        A job of the given name will start from it, so it must not belong to another job that deletes it. A job that
+        `claims` it will delete it, and no other job can start from it after this call.
         """
         ...
 
     def mark_job(self, mark: JobMark) -> None:
-        """Say durably what has become of the job, in the place of what jobs of its name have said before."""
+        """Durably record the status of the job, replacing earlier marks of jobs of its name."""
         ...
 
     def verify(self, metadata: CheckpointMetadata) -> None:
-        """Raise `CheckpointError` when a state file that the checkpoint names is missing or damaged (G11)."""
+        """Raise `CheckpointError` if a state file of the checkpoint is missing or damaged (G11)."""
         ...
 
 
 class JobListener(Protocol):
-    """What the job master tells those who watch the job."""
+    """Receives the events that the job master reports to observers of the job."""
 
     def on_job_status(self, status: str, reason: str | None) -> None: ...
 

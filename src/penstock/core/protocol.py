@@ -1,7 +1,7 @@
-"""Every message between the job master and the workers, as frozen values.
+"""All messages between the job master and the workers, as frozen values.
 
-Messages carry plain data and opaque bytes only. What is in the opaque bytes (user functions, splits, records) is
-unpickled by its addressee, who knows by then that the sender belongs to the job.
+Messages carry plain data and opaque bytes only. The receiver unpickles the opaque bytes (user functions, splits,
+records), and knows by then that the sender belongs to the job.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ class ChannelId(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """Why a task failed, in words for the user. `user_code` is True when a user's function raised it.
+    """Why a task failed, in words for the user. `user_code` is True if a user's function raised the error.
 
-    With `suppresses_restart` the same would happen again, whatever the restart strategy says; with `is_final_at_first`
-    it would unless the job has worked before, as with a directory that may not be written. `is_outside` says that what
-    failed lies outside of the job, such as a server that refused a connection, and may heal by itself.
+    `suppresses_restart`: a retry would fail again, whatever the restart strategy says; `is_final_at_first`: the same
+    unless the job has worked before, as with a directory that is not writable. `is_outside`: the cause lies outside of
+    the job, such as a server that refused a connection, and may heal by itself.
     """
 
     reason: str
@@ -50,20 +50,20 @@ class Failure(msgspec.Struct, frozen=True):
     traceback: str | None = None
     user_code: bool = False
     suppresses_restart: bool = False
-    #: which part of the user's code was called; empty for the operator's own function
+    #: the part of the user's code that was called; empty for the operator's own function
     what: str = ""
     is_final_at_first: bool = False
     is_outside: bool = False
-    #: the function in which a worker's process was blocked
+    #: the function that blocked a worker's process
     blocked_at: str = ""
 
 
 class InputChannels(msgspec.Struct, frozen=True):
     """The channels of one edge into a task: (producing subtask, worker id), in order.
 
-    Unless the edge `supports_unaligned`, no barrier overtakes its records, see `JobGraph.vertices_forced_aligned`.
-    `awaits_channel_state`: each channel begins with what was in flight in the restored checkpoint, and says where that
-    ends; nothing after it is processed before all channels of the edge have come so far.
+    Barriers overtake records only if the edge `supports_unaligned`, see `JobGraph.vertices_forced_aligned`.
+    `awaits_channel_state`: each channel begins with its in-flight records of the restored checkpoint and marks their
+    end; the task processes nothing after the mark until all channels of the edge have reached it.
     """
 
     edge: int
@@ -74,7 +74,7 @@ class InputChannels(msgspec.Struct, frozen=True):
 
 
 class OutputChannels(msgspec.Struct, frozen=True):
-    """The channels of one edge out of a task: (consuming subtask, worker id), in order; for the rest see above."""
+    """The channels of one edge out of a task: (consuming subtask, worker id), in order; otherwise as above."""
 
     edge: int
     consumers: tuple[tuple[int, str], ...]
@@ -83,10 +83,10 @@ class OutputChannels(msgspec.Struct, frozen=True):
 
 
 class LatencySettings(msgspec.Struct, frozen=True):
-    """How often (ms) sources send latency markers, and how many ages a histogram holds.
+    """How often (ms) sources send latency markers, and how many latencies a histogram holds.
 
-    `granularity`: whether there is a histogram for each operator ("single"), and for each source ("operator"), and for
-    each subtask of it ("subtask").
+    `granularity`: one histogram per operator ("single"), per operator and source ("operator"), or per operator and
+    source subtask ("subtask").
     """
 
     interval_ms: int
@@ -95,10 +95,10 @@ class LatencySettings(msgspec.Struct, frozen=True):
 
 
 class TaskSettings(msgspec.Struct, frozen=True):
-    """The options that tasks read. `alignment_timeout_ms` is that of unaligned checkpoints: 0 never aligns.
+    """The options that tasks read. `alignment_timeout_ms` applies to unaligned checkpoints: 0 never aligns.
 
-    `state_latency`: of how many accesses to state one is timed, and how many times are remembered; None times nothing.
-    `latency`: None where sources send no markers.
+    `state_latency`: one in how many state accesses is timed, and how many times are kept; None for no timing.
+    `latency`: None if sources send no markers.
     """
 
     checkpointing: bool
@@ -121,13 +121,13 @@ class TaskSettings(msgspec.Struct, frozen=True):
 class DeployTask(msgspec.Struct, frozen=True, tag=True):
     """Run a subtask. `program` is the pickled `VertexProgram` of its vertex.
 
-    `finished_on_restore`: it only commits what the restored checkpoint holds. `builds_on_restored`: incremental state
-    may refer to the restored checkpoint's files, for they belong to this job. `watermarks`: how far event time (ms) had
-    come, see `core.checkpoint.event_time`. `taken_over`: records in flight, by edge,
-    to be partitioned again ahead of everything else; `sends_channel_state`: the edges whose consumers are told where
-    that ends. `awaits_start`: once open, the task waits for `StartTask`. `forerunners`: the jobs that this one
-    continues, until it has a checkpoint of its own. `attempts`: those that subtasks of the job are in now; of any other
-    one, nothing is needed any more.
+    `finished_on_restore`: the subtask only commits output of the restored checkpoint. `builds_on_restored`: incremental
+    state may refer to the restored checkpoint's files, because they belong to this job. `watermarks`: the event time
+    (ms) reached, see `core.checkpoint.event_time`. `taken_over`: in-flight records, by edge, to be repartitioned before
+    everything else; `sends_channel_state`: the edges whose consumers are notified where these records end.
+    `awaits_start`: once open, the task waits for `StartTask`. `forerunners`: the jobs that this one continues, until it
+    has a checkpoint of its own. `attempts`: the current attempts of the job's subtasks; data of any other attempt is no
+    longer needed.
     """
 
     execution: ExecutionId
@@ -153,19 +153,19 @@ class DeployTask(msgspec.Struct, frozen=True, tag=True):
 
 
 class StartTask(msgspec.Struct, frozen=True, tag=True):
-    """Every task of the job is open: begin to process. Sent to a task whose deployment says that it waits for this."""
+    """Begin to process, because every task of the job is open. Sent to tasks that were deployed with `awaits_start`."""
 
     execution: ExecutionId
 
 
 class CancelTask(msgspec.Struct, frozen=True, tag=True):
-    """Stop a subtask; the answer is a `TaskStateChanged` to CANCELED (or what it had become before)."""
+    """Stop a subtask. The reply is a `TaskStateChanged` to CANCELED, or to the state that it had already reached."""
 
     execution: ExecutionId
 
 
 class StopMode(enum.Enum):
-    """How a job stops with a savepoint (F3): to resume from it, or for good, after emitting all that is held back."""
+    """How a job stops with a savepoint (F3): to resume from it, or for good, after emitting all held-back output."""
 
     SUSPEND = "SUSPEND"
     DRAIN = "DRAIN"
@@ -174,8 +174,8 @@ class StopMode(enum.Enum):
 class TriggerCheckpoint(msgspec.Struct, frozen=True, tag=True):
     """Inject the barrier of this checkpoint at a task without running upstream tasks.
 
-    For a savepoint it names the directory to write to. With a `stop`, sources come to their end ahead of the barrier.
-    One that `is_full` refers to no file of an earlier checkpoint.
+    For a savepoint, it names the directory to write to. With a `stop`, sources end before the barrier. If it `is_full`,
+    the checkpoint refers to no file of an earlier one.
     """
 
     execution: ExecutionId
@@ -188,7 +188,7 @@ class TriggerCheckpoint(msgspec.Struct, frozen=True, tag=True):
 
 
 class NotifyCheckpointComplete(msgspec.Struct, frozen=True, tag=True):
-    """The checkpoint completed: commit what was prepared for it (G9)."""
+    """The checkpoint completed: commit the output prepared for it (G9)."""
 
     execution: ExecutionId
     checkpoint_id: int
@@ -202,7 +202,7 @@ class NotifyCheckpointAborted(msgspec.Struct, frozen=True, tag=True):
 
 
 class AnnounceWatermark(msgspec.Struct, frozen=True, tag=True):
-    """Answers a `ReportWatermark`: up to which watermark (ms) the subtask may read."""
+    """The reply to `ReportWatermark`: the watermark (ms) up to which the subtask may read."""
 
     execution: ExecutionId
     operator_id: str
@@ -237,11 +237,11 @@ class RegisterWorker(msgspec.Struct, frozen=True, tag=True):
 
 
 class ProcessFigures(msgspec.Struct, frozen=True, array_like=True):
-    """What a process uses. Times are totals; memory is in bytes, and a limit of 0 is none that is known.
+    """Resource usage of a process. Times are totals; memory is in bytes, and a limit of 0 means that none is known.
 
-    `cpu_load` is of all `cores` that it may use, from 0 to 1. `collections` counts Python's garbage collections, which
-    took `collections_ms`. What went over the network is that of the whole machine, or container, since it began.
-    `modules` are those that Python has loaded.
+    `cpu_load` is the load of all `cores` available to the process, from 0 to 1. `collections` counts Python's garbage
+    collections, which took `collections_ms`. Network bytes are totals of the whole machine or container since its
+    start. `modules` is the number of modules that Python has loaded.
     """
 
     cpu_load: float = 0.0
@@ -260,11 +260,11 @@ class ProcessFigures(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Heartbeat(msgspec.Struct, frozen=True, tag=True):
-    """A worker's process lives.
+    """A worker's process is alive.
 
-    `still_ms`: for how long its loop has not turned, 0 when that is not worth a word; `whereabouts`: the user's
-    function that has not returned meanwhile, if any. `busy_ms`: for how long the loop has been at work since it began,
-    rather than waiting; None when nobody has measured it. `process`: what the process uses; None where it does not say.
+    `still_ms`: how long its loop has not turned, 0 if negligible; `whereabouts`: the user's function that has not
+    returned meanwhile, if any. `busy_ms`: how long the loop has worked, rather than waited, since its start; None if
+    not measured. `process`: the resource usage of the process; None if not reported.
     """
 
     worker_id: str
@@ -275,14 +275,14 @@ class Heartbeat(msgspec.Struct, frozen=True, tag=True):
 
 
 class WorkerLost(msgspec.Struct, frozen=True, tag=True):
-    """Said by the driver, not by the worker: its process is gone."""
+    """Sent by the driver, not by the worker: the worker's process has died."""
 
     worker_id: str
     reason: str
 
 
 class WorkerBlocked(msgspec.Struct, frozen=True, tag=True):
-    """Said by the driver: no Python thread of the worker's process can run, so it sends no heartbeats.
+    """Sent by the driver: no Python thread of the worker's process can run, so it sends no heartbeats.
 
     `at`: the user's function that seems to hold Python's lock (GIL), and its line. `stack`: its stack.
     """
@@ -293,20 +293,20 @@ class WorkerBlocked(msgspec.Struct, frozen=True, tag=True):
 
 
 class WorkerLeaving(msgspec.Struct, frozen=True, tag=True):
-    """Said by the driver: the worker still lives, and will be taken away; `reason` says by whom, and from where."""
+    """Sent by the driver: the worker is still alive but will be removed; `reason` says by whom, and from where."""
 
     worker_id: str
     reason: str
 
 
 class WorkerRequestFailed(msgspec.Struct, frozen=True, tag=True):
-    """Said by the driver: it could not get a worker that was asked for."""
+    """Sent by the driver: it could not get a requested worker."""
 
     reason: str
 
 
 class TaskStateChanged(msgspec.Struct, frozen=True, tag=True):
-    """A subtask's execution moved: INITIALIZING, RUNNING, FINISHED, CANCELED or FAILED (E6)."""
+    """A subtask's execution changed its state to INITIALIZING, RUNNING, FINISHED, CANCELED or FAILED (E6)."""
 
     execution: ExecutionId
     state: str
@@ -320,17 +320,17 @@ class EndOfDataReached(msgspec.Struct, frozen=True, tag=True):
 
 
 class ChannelStateRecovered(msgspec.Struct, frozen=True, tag=True):
-    """A subtask has processed all that was in flight in the restored checkpoint: it may be in a new one (G5)."""
+    """A subtask has processed all in-flight records of the restored checkpoint, and can join a new one (G5)."""
 
     execution: ExecutionId
 
 
 class AcknowledgeCheckpoint(msgspec.Struct, frozen=True, tag=True):
-    """A subtask's part of a checkpoint is stored. `finished` when it was taken after `finish` (G10).
+    """A subtask's part of a checkpoint is stored. `finished`: it was taken after `finish` (G10).
 
-    `start_delay_ms`: from the trigger of the checkpoint until its first barrier came here. `stored_bytes`: what was
-    written for this checkpoint, without what it shares with earlier ones. `watermarks`: event time (ms) at the input
-    and at the output of each operator, by id, where it has begun.
+    `start_delay_ms`: the time from the checkpoint's trigger until its first barrier arrived here. `stored_bytes`: the
+    bytes written for this checkpoint, without data shared with earlier ones. `watermarks`: the event time (ms) at the
+    input and the output of each operator, by id, once event time has begun.
     """
 
     execution: ExecutionId
@@ -348,10 +348,10 @@ class AcknowledgeCheckpoint(msgspec.Struct, frozen=True, tag=True):
 
 
 class DeclineCheckpoint(msgspec.Struct, frozen=True, tag=True):
-    """A subtask cannot take part in a checkpoint; `is_failure` when it tried and failed, rather than was not ready.
+    """A subtask cannot take part in a checkpoint; `is_failure`: it tried and failed, rather than not being ready.
 
-    `is_final_at_first` and `is_outside` are those of `Failure`. `is_unready`: the task is about to begin or to end, and
-    a moment later that may be over.
+    `is_final_at_first` and `is_outside` are the fields of `Failure`. `is_unready`: the task is about to begin or to
+    end, which may be over a moment later.
     """
 
     execution: ExecutionId
@@ -364,14 +364,14 @@ class DeclineCheckpoint(msgspec.Struct, frozen=True, tag=True):
 
 
 class RequestSplit(msgspec.Struct, frozen=True, tag=True):
-    """A source reader asks for a split."""
+    """A source reader requests a split."""
 
     execution: ExecutionId
     operator_id: str
 
 
 class ReportWatermark(msgspec.Struct, frozen=True, tag=True):
-    """How far (ms of event time) a subtask of an aligned source is; the end of time when none should wait for it."""
+    """The watermark (ms) of a subtask of an aligned source; the end of time if no source should wait for it."""
 
     execution: ExecutionId
     operator_id: str
@@ -387,11 +387,12 @@ class ClientOutput(msgspec.Struct, frozen=True, tag=True):
 
 
 class OperatorFigures(msgspec.Struct, frozen=True, array_like=True):
-    """One operator of a subtask: records that came in and went out, and its watermarks (ms; the least while none).
+    """Metrics of one operator of a subtask: records in and out, and watermarks (ms; the minimum before the first).
 
-    Of the operator and of the user's function in it: counters, gauges, and distributions (count, sum, least, greatest).
-    `measured`: what the runtime measures of an operator of its kind, by Flink's names. `state_latency`: how long (ns)
-    accesses to state take, by `<state>.<metric>`. `latency`: ages (ms) of latency markers, by what is kept apart.
+    `counters`, `gauges` and `distributions` (count, sum, least, greatest) come from the operator and its user function.
+    `measured`: runtime metrics for this kind of operator, by Flink's names. `state_latency`: how long (ns) state
+    accesses take, by `<state>.<metric>`. `latency`: ages (ms) of latency markers, by their sources as the granularity
+    distinguishes them.
     """
 
     operator_id: str
@@ -408,11 +409,12 @@ class OperatorFigures(msgspec.Struct, frozen=True, array_like=True):
 
 
 class InputWatermark(msgspec.Struct, frozen=True, array_like=True):
-    """How far (ms of event time) one input of a task is: the lowest and the highest of its active channels.
+    """The event time (ms) of one input of a task: the lowest and the highest watermark of its active channels.
 
-    `edge` is where the channels come from; None for a source, whose inputs are splits. `parts` names channels, by the
-    producer's subtask, or splits that hold the watermark back; there are `count` of them. An input is idle if all of
-    its channels are idle or have ended. Without active channels, both watermarks are the least time.
+    `edge` is the edge that the channels belong to; None for a source, whose inputs are splits. `parts` names the
+    channels, by the producer's subtask, or the splits that hold the watermark back; `count` is their number. An input
+    is idle if all of its channels are idle or have ended. Without active channels, both watermarks are the minimum
+    time.
     """
 
     edge: int | None
@@ -426,10 +428,10 @@ class InputWatermark(msgspec.Struct, frozen=True, array_like=True):
 
 
 class WatermarkHold(msgspec.Struct, frozen=True, array_like=True):
-    """A task's watermark (ms of event time) that some of its inputs hold back.
+    """A task's watermark (ms of event time) that is held back by some of its inputs.
 
-    It has stood still since `since_ms`, and the input that is furthest ahead moved for the last time at `moved_ms`
-    (ms since the epoch).
+    It has not advanced since `since_ms`, and the input furthest ahead advanced for the last time at `moved_ms` (ms
+    since the epoch).
     """
 
     watermark_ms: int
@@ -439,15 +441,15 @@ class WatermarkHold(msgspec.Struct, frozen=True, array_like=True):
 
 
 class TaskFigures(msgspec.Struct, frozen=True, array_like=True):
-    """How a subtask spends its time and what it moves; totals of this attempt, times in ms.
+    """How a subtask spends its time and how much data it moves; totals of this attempt, times in ms.
 
     A subtask is busy while it processes, back-pressured while its output is full, and idle otherwise: while it has no
-    input, or waits for its worker's thread. Bytes are estimated from a sample of the batches, because what goes to a
-    task of the same worker goes by reference. `buffers_queued_in` and `_out` are full and wait now; at most
-    `buffers_in_max` and `buffers_out_max` may. Remote bytes and buffers come from other workers. The longest
-    back-pressure is the longest wait for consumers since the report before. `mailbox_latency` (ms): how late the
-    worker looks at the mail of its tasks. `hold`: which inputs hold the watermark back, if any do.
-    `makes_watermarks`: False for a source that has none, None for a task that passes on those of its inputs.
+    input, or waits for its worker's thread. Bytes are estimated from a sample of the batches, because tasks of the same
+    worker exchange records by reference. `buffers_queued_in` and `_out` are the full buffers that wait now; the limits
+    are `buffers_in_max` and `buffers_out_max`. Remote bytes and buffers come from other workers. The longest
+    back-pressure is the longest wait for consumers since the previous report. `mailbox_latency` (ms): how late the
+    worker handles the mail of its tasks. `hold`: the inputs that hold the watermark back, if any. `makes_watermarks`:
+    False for a source without watermarks, None for a task that forwards the watermarks of its inputs.
     """
 
     busy_ms: int = 0
@@ -480,8 +482,8 @@ class TaskFigures(msgspec.Struct, frozen=True, array_like=True):
 class TaskMetrics(msgspec.Struct, frozen=True, tag=True):
     """Progress of a subtask: records in and out, its watermark (ms), named counters; totals of this attempt.
 
-    Of the user's functions: gauges, distributions (count, sum, least, greatest), and accumulators, pickled, with names.
-    `figures`: how it spends its time, and the same operator by operator; None where nobody measures it.
+    From the user's functions: gauges, distributions (count, sum, least, greatest), and pickled accumulators with their
+    names. `figures`: how the subtask spends its time, and the same by operator; None if not measured.
     """
 
     execution: ExecutionId
@@ -523,7 +525,7 @@ ToMaster: TypeAlias = (
     | ClientOutput
     | TaskMetrics
 )
-#: What a worker may say over the wire: all except what only the driver itself may say.
+#: The messages that a worker may send over the wire: all except the messages that only the driver itself sends.
 FromWorker: TypeAlias = (
     RegisterWorker
     | Heartbeat

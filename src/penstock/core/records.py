@@ -1,8 +1,8 @@
-"""What flows between operators: batches of records, and the control elements that travel in band with them.
+"""The elements that flow between operators: batches of records, and in-band control elements.
 
 The unit of work is a `Batch`, the unit of meaning is a record: a batch is a list of values with a parallel list of
-event-time timestamps. Nothing changes a batch or its lists once it is emitted. User code may change the records, so
-each of several consumers gets a batch of its own (`Batch.separated`).
+event-time timestamps. A batch and its lists never change once it is emitted. User code may change the records, so each
+of several consumers gets a batch of its own (`Batch.separated`).
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ MAX_WATERMARK: Final = MAX_TIMESTAMP
 
 
 class Batch:
-    """Records of one stream: `values`, and `timestamps` in ms (or None when no record carries one).
+    """Records of one stream: `values`, and `timestamps` in ms (or None if no record carries one).
 
-    Both lists are of the same length and are read-only once the batch is emitted. For a batch with columns instead of
+    Both lists have the same length and are read-only once the batch is emitted. For a batch with columns instead of
     lists see `core.columns.batch`.
 
-    `kinds` says what each record does to the table that the stream describes, a byte each, the value of its `RowKind`.
-    It is None when all are inserts, and when the values are rows, which know their kinds themselves.
+    `kinds` holds a byte for each record, the value of its `RowKind`: how the record changes the table that the stream
+    describes. It is None if all are inserts, or if the values are rows, which carry their own kinds.
     """
 
     __slots__ = ("kinds", "timestamps", "values")
@@ -53,7 +53,7 @@ class Batch:
         return f"Batch({self.values!r}, {self.timestamps!r}{kinds})"
 
     def slice(self, start: int, stop: int) -> Batch:
-        """The records from `start` up to `stop`, which is excluded, as a new batch."""
+        """Return the records from `start` up to but excluding `stop`, as a new batch."""
         timestamps, kinds = self.timestamps, self.kinds
         return Batch(
             self.values[start:stop],
@@ -62,16 +62,16 @@ class Batch:
         )
 
     def separated(self) -> Batch:
-        """The batch for one more consumer: it shares no object with this one that a consumer could change."""
+        """Return the batch for one more consumer: it shares no object with this one that a consumer could change."""
         values = separated(self.values)
         return self if values is self.values else Batch(values, self.timestamps, self.kinds)
 
     def content(self) -> tuple[Any, ...]:
-        """Values, timestamps, and kinds if there are any, in the form in which they are kept, wired and stored."""
+        """Return values, timestamps, and kinds if there are any, in the form used for state and messages."""
         return (self.values, self.timestamps) if self.kinds is None else (self.values, self.timestamps, self.kinds)
 
     def max_timestamp(self) -> int | None:
-        """The highest timestamp (ms); None when there is none."""
+        """Return the highest timestamp (ms), or None if the records carry none."""
         return max(self.timestamps) if self.timestamps else None
 
 
@@ -82,13 +82,13 @@ class Watermark(msgspec.Struct, frozen=True, tag="watermark", array_like=True):
 
 
 class WatermarkStatus(msgspec.Struct, frozen=True, tag="status", array_like=True):
-    """Whether a channel is idle: an idle channel does not hold back the watermark of those who read it (C2)."""
+    """Whether a channel is idle: an idle channel does not hold back the watermark of its readers (C2)."""
 
     idle: bool
 
 
 class LatencyMarker(msgspec.Struct, frozen=True, tag="latency-marker", array_like=True):
-    """Says when (ms since the epoch) a subtask of a source had emitted what is ahead of it; no part of checkpoints."""
+    """The time (ms since the epoch) when a source subtask had emitted everything before it; not in checkpoints."""
 
     marked_ms: int
     source_id: str
@@ -96,14 +96,14 @@ class LatencyMarker(msgspec.Struct, frozen=True, tag="latency-marker", array_lik
 
 
 class CheckpointBarrier(msgspec.Struct, frozen=True, tag="barrier", array_like=True):
-    """Separates the records of one checkpoint from those of the next (G1).
+    """Separates the records of one checkpoint from the records of the next (G1).
 
-    An unaligned barrier overtakes records. An aligned barrier with a time-out becomes unaligned at the first task that
-    is still aligning on it `alignment_timeout_ms` after `timestamp_ms`, the moment of the trigger. With a time-out of 0
-    it is an unaligned one on an edge on which none may overtake (`forced_aligned`). `completed_id` is
-    the last checkpoint completed by then: incremental state builds on it, and its files are kept meanwhile. The barrier
-    of a savepoint names the directory to write to. A barrier that `ends_job` comes after EndOfData. For one that
-    `is_full` tasks write all of their state anew.
+    An unaligned barrier overtakes records. An aligned barrier with a timeout becomes unaligned at the first task that
+    is still aligning on it `alignment_timeout_ms` after `timestamp_ms`, the time of the trigger. A timeout of 0 marks
+    an unaligned barrier on an edge that does not allow overtaking (`forced_aligned`). `completed_id` is the last
+    checkpoint completed by then: incremental state builds on it, and its files are kept meanwhile. The barrier of a
+    savepoint names the directory to write to. A barrier that `ends_job` comes after EndOfData. For a barrier that
+    `is_full`, tasks write all of their state again.
     """
 
     checkpoint_id: int
@@ -116,11 +116,11 @@ class CheckpointBarrier(msgspec.Struct, frozen=True, tag="barrier", array_like=T
     is_full: bool = False
 
     def overtaking(self) -> CheckpointBarrier:
-        """The same barrier, overtaking."""
+        """Return the same barrier as an overtaking one."""
         return msgspec.structs.replace(self, is_unaligned=True, alignment_timeout_ms=None)
 
     def forced_aligned(self) -> CheckpointBarrier:
-        """The same barrier, keeping its place among the records; behind the next task it may overtake again."""
+        """Return the same barrier, in its place among the records; after the next task it may overtake again."""
         if not self.is_unaligned:
             return self
         return msgspec.structs.replace(self, is_unaligned=False, alignment_timeout_ms=0)
@@ -133,11 +133,11 @@ class CancelCheckpointMarker(msgspec.Struct, frozen=True, tag="cancel-checkpoint
 
 
 class EndOfOutputChannelState(msgspec.Struct, frozen=True, tag="end-of-channel-state", array_like=True):
-    """What was in flight in the restored checkpoint has gone ahead; all that follows on this channel is new (G5)."""
+    """The end of the restored checkpoint's in-flight records; everything after it on this channel is new (G5)."""
 
 
 class EndOfData(msgspec.Struct, frozen=True, tag="end-of-data", array_like=True):
-    """No record will follow on this channel; `drain` tells whether the job ends for good (F3)."""
+    """No record will follow on this channel; `drain`: whether the job ends for good (F3)."""
 
     drain: bool
 

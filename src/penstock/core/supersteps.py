@@ -1,7 +1,7 @@
-"""What the tasks of a superstep know of the iteration that they are part of.
+"""The context that a superstep's tasks have of their iteration.
 
 The tail of a superstep counts records, and functions add to aggregators. Both leave the tasks as accumulators do: as
-rows of the task's output. These rows count once for each task, when the whole job has succeeded (`core.batch.task`).
+rows of the task's output. These rows count once per task, when the whole job has succeeded (`core.batch.task`).
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from penstock.base.accumulators import Accumulator
 from penstock.base.aggregators import Aggregator
 from penstock.base.errors import UnknownNameError
 
-#: Before the names of what a superstep leaves; a user's function has no accumulators there.
+#: Name prefixes of a superstep's results; user functions have no accumulators there.
 AGGREGATE: Final = "aggregate:"
 RECORDS: Final = "records:"
 
 
 @dataclass(frozen=True)
 class Superstep:
-    """One turn of an iteration; travels to its tasks.
+    """One pass of an iteration; sent to its tasks.
 
     Attributes:
         iteration: the iteration's name, for errors.
-        number: from 1; 0 in the job that computes what the supersteps read, which is part of none.
+        number: from 1; 0 in the job that computes the input of the supersteps and is not part of any.
         aggregators: pickled: name -> `Aggregator`, as registered.
-        previous: pickled: name -> what it came to in the superstep before; empty in the first one.
+        previous: pickled: name -> its value in the previous superstep; empty in the first one.
     """
 
     iteration: str
@@ -38,25 +38,25 @@ class Superstep:
 
 
 class PartialAggregate(Accumulator[Any, Any]):
-    """What one operator's copy of an aggregator has come to; merged with others, what all have."""
+    """The value of one operator's copy of an aggregator; merged with the other copies, the overall value."""
 
     def __init__(self, aggregator: Aggregator[Any]) -> None:
         self.aggregator = aggregator
 
     def add(self, value: Any) -> None:
-        """Take a value in."""
+        """Add a value to the aggregate."""
         self.aggregator.aggregate(value)
 
     def get_local_value(self) -> Any:
-        """What it has come to."""
+        """Return the aggregate."""
         return self.aggregator.get_aggregate()
 
     def reset_local(self) -> None:
-        """Begin again."""
+        """Reset the aggregate."""
         self.aggregator.reset()
 
     def merge(self, other: PartialAggregate) -> None:
-        """Take in what the other has come to."""
+        """Merge the aggregate of another operator into this one."""
         self.aggregator.aggregate(other.aggregator.get_aggregate())
 
 
@@ -71,7 +71,7 @@ class SuperstepContext:
         self._used: dict[str, PartialAggregate] = {}
 
     def aggregator(self, name: str) -> Aggregator[Any]:
-        """This operator's copy, empty when it is first asked for. Raises `KeyError` for a name not registered."""
+        """Return this operator's copy, empty at first use. Raises `KeyError` for a name that is not registered."""
         self._check(name)
         if name not in self._used:
             self._registered[name].reset()
@@ -79,12 +79,12 @@ class SuperstepContext:
         return self._used[name].aggregator
 
     def previous(self, name: str) -> Any:
-        """What it came to in the superstep before; None in the first. Raises `KeyError` for a name not registered."""
+        """Return the previous superstep's value; None in the first. Raises `KeyError` for a name not registered."""
         self._check(name)
         return self._previous.get(name)
 
     def used(self) -> Iterator[tuple[str, PartialAggregate]]:
-        """The aggregators that were asked for, by the names that they have among accumulators."""
+        """Yield the aggregators that were used, by their names among accumulators."""
         for name, partial in self._used.items():
             yield AGGREGATE + name, partial
 

@@ -1,4 +1,4 @@
-"""The DataStream API under PyFlink's names: replace `pyflink` by `penstock` in the imports."""
+"""The DataStream API under PyFlink's names: replace `pyflink` with `penstock` in the imports."""
 
 from penstock.base.output_tag import OutputTag
 from penstock.datastream.async_data_stream import AsyncDataStream

@@ -1,7 +1,7 @@
-"""A stream without keys cut into windows (C1).
+"""Windows over a stream without keys (C1).
 
-It is a keyed stream with one key, in one subtask. State, timers and snapshots are therefore those of keyed windows, and
-batch execution sorts its records by time, as it does for any key. The operator cannot have more than one subtask,
+Such a stream is a keyed stream with a single key, in one subtask. State, timers and snapshots therefore work as for
+keyed windows, and batch execution sorts its records by time, as for any key. The operator is limited to one subtask,
 because all records share its windows.
 """
 
@@ -16,7 +16,7 @@ from penstock.datastream.windowed import Windows
 
 
 class AllWindows(Windows[StreamT]):
-    """Windows of all records of a stream, which is partitioned by `the_one_key`."""
+    """Windows of all records of a stream that is partitioned by `the_one_key`."""
 
     _process_result = ProcessAllResult
     _apply_result = ApplyAllResult
@@ -29,5 +29,5 @@ class AllWindows(Windows[StreamT]):
 
 
 def the_one_key(value: Any) -> None:
-    """The key of every record."""
+    """Return the key of every record."""
     return None

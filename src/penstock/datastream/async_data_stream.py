@@ -1,6 +1,6 @@
-"""Asynchronous functions on a stream: many calls to a service outside of the job at a time (PyFlink's AsyncDataStream).
+"""Asynchronous functions on a stream: many concurrent calls to an external service (PyFlink's AsyncDataStream).
 
-`docs/async.md` says what is guaranteed, and what happens at a time-out, a retry, a checkpoint and the end.
+`docs/async.md` describes the guarantees, and the behaviour at timeouts, retries, checkpoints and the end of input.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ __all__ = ["AsyncDataStream"]
 class AsyncDataStream:
     """Applies an `AsyncFunction`, or a plain `async def` function that returns a list, to a stream.
 
-    In every method, `timeout` is how long a record may take, including its retries: a `Time`, a `Duration`, or ms. 0 or
-    None means no limit. `capacity` is how many records of a subtask may be in progress; a subtask that has this many
+    In every method, `timeout` limits the time for a record, including its retries: a `Time`, a `Duration`, or ms. 0 or
+    None means no limit. `capacity` limits the records of a subtask that may be in progress; a subtask that reaches it
     takes no more input.
 
     Raises:
@@ -41,7 +41,7 @@ class AsyncDataStream:
         capacity: int = 100,
         output_type: TypeInformation | None = None,
     ) -> DataStream:
-        """Emit results as they come, but never let one pass a watermark."""
+        """Emit results as they arrive, but never let one pass a watermark."""
         return _transform(data_stream, async_function, False, timeout, NoRetryStrategy(), capacity, output_type)
 
     @staticmethod
@@ -52,7 +52,7 @@ class AsyncDataStream:
         capacity: int = 100,
         output_type: TypeInformation | None = None,
     ) -> DataStream:
-        """Emit results in the order of their records: a slow call delays those after it."""
+        """Emit results in the order of their records: a slow call delays the results after it."""
         return _transform(data_stream, async_function, True, timeout, NoRetryStrategy(), capacity, output_type)
 
     @staticmethod
@@ -64,7 +64,7 @@ class AsyncDataStream:
         capacity: int = 100,
         output_type: TypeInformation | None = None,
     ) -> DataStream:
-        """As `unordered_wait`, but repeat the calls that the strategy's predicates select."""
+        """Like `unordered_wait`, but repeat the calls that the strategy's predicates select."""
         return _transform(data_stream, async_function, False, timeout, async_retry_strategy, capacity, output_type)
 
     @staticmethod
@@ -76,12 +76,12 @@ class AsyncDataStream:
         capacity: int = 100,
         output_type: TypeInformation | None = None,
     ) -> DataStream:
-        """As `ordered_wait`, but repeat the calls that the strategy's predicates select."""
+        """Like `ordered_wait`, but repeat the calls that the strategy's predicates select."""
         return _transform(data_stream, async_function, True, timeout, async_retry_strategy, capacity, output_type)
 
 
 def is_asynchronous(function: Any) -> bool:
-    """Whether calling the function, or its `async_invoke`, gives a coroutine."""
+    """Return whether calling the function, or its `async_invoke`, returns a coroutine."""
     called = getattr(function, "async_invoke", function)
     return inspect.iscoroutinefunction(called) or inspect.iscoroutinefunction(type(called).__call__)
 

@@ -1,4 +1,4 @@
-"""Functions that wait for the answer of an external service."""
+"""Functions that wait for the response of an external service."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from penstock.datastream.function import Function, Subscripted
 
 
 class AsyncFunction(Subscripted, Function, ABC):
-    """Asks an external service about each record, many records at a time; for `AsyncDataStream`.
+    """Queries an external service about each record, many records concurrently; for `AsyncDataStream`.
 
     `async_invoke` runs on the worker's event loop, one thread for all asynchronous functions there: a call that blocks
     that thread stops all of them. `open`, `close` and `timeout` run on the task's thread, which has no event loop.
@@ -21,11 +21,11 @@ class AsyncFunction(Subscripted, Function, ABC):
 
     @abstractmethod
     async def async_invoke(self, value: Any) -> list[Any] | None:
-        """The records to emit for one record, in a list; None for no records.
+        """Return the records to emit for one record, in a list; None for no records.
 
         An exception fails the job unless the call is retried.
         """
 
     def timeout(self, value: Any) -> list[Any] | None:
-        """The records to emit for a record that timed out, as above; by default the job fails with a TimeoutError."""
+        """Return the records to emit for a timed-out record, as above; by default, fail the job with a TimeoutError."""
         raise CallTimeoutError("the asynchronous call took too long; override timeout() to emit something instead")

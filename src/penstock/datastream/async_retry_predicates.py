@@ -6,15 +6,15 @@ from typing import Any
 
 
 def empty_result_predicate(result: list[Any]) -> bool:
-    """Whether there are no results."""
+    """Return whether the results are empty."""
     return not result
 
 
 def has_exception_predicate(error: Exception) -> bool:
-    """Whether there is an exception, whatever it is."""
+    """Return whether there is an exception of any type."""
     return error is not None
 
 
 def exception_type_predicate(error: Exception, expected_error_type: type[Exception]) -> bool:
-    """Whether the exception is of a type; bind that type first, for example with `functools.partial`."""
+    """Return whether the exception is of a type; bind that type first, for example with `functools.partial`."""
     return isinstance(error, expected_error_type)

@@ -1,8 +1,8 @@
-"""How often asynchronous calls are repeated, and after how long.
+"""Strategies for how often, and after which delay, asynchronous calls are repeated.
 
 `max_attempts` counts the calls that may be followed by another one: with 3, a record's fourth call is its last. The
-predicates say which calls are repeated; None means that calls are not repeated for that reason. If the reason remains
-after the last call, the results of that call count all the same, or its exception fails the job.
+predicates select the calls to repeat; None means that calls are not repeated for that reason. If the reason persists
+after the last call, the results of that call are used anyway, or its exception fails the job.
 """
 
 from __future__ import annotations
@@ -26,35 +26,35 @@ _OfException = Callable[[Exception], bool] | None
 
 
 class AsyncRetryPredicate(Subscripted, ABC):
-    """Which results, and which exceptions, cause a call to be repeated."""
+    """The results and exceptions that cause a call to be repeated."""
 
     @abstractmethod
     def result_predicate(self) -> Callable[[list[Any]], bool] | None:
-        """Whether to repeat a call for its results; None: never."""
+        """Return the function that decides whether to repeat a call for its results; None: never."""
 
     @abstractmethod
     def exception_predicate(self) -> Callable[[Exception], bool] | None:
-        """Whether to repeat a call for its exception; None: never."""
+        """Return the function that decides whether to repeat a call for its exception; None: never."""
 
 
 class AsyncRetryStrategy(Subscripted, ABC):
-    """How often a call is repeated, and after how long. Attempts are counted from 1, the first call."""
+    """Decides how often a call is repeated, and after which delay. Attempts are counted from 1, the first call."""
 
     @abstractmethod
     def can_retry(self, current_attempts: int) -> bool:
-        """Whether another attempt may follow this many."""
+        """Return whether another attempt may follow `current_attempts` attempts."""
 
     @abstractmethod
     def get_backoff_time_millis(self, current_attempts: int) -> int:
-        """How long to wait after this many attempts, in ms."""
+        """Return how long to wait after `current_attempts` attempts, in ms."""
 
     @abstractmethod
     def get_retry_predicate(self) -> AsyncRetryPredicate:
-        """Which calls are repeated at all."""
+        """Return the predicate that selects the calls to repeat."""
 
     @staticmethod
     def no_restart() -> AsyncRetryStrategy:
-        """Never repeat a call."""
+        """Create a strategy that never repeats a call."""
         return NoRetryStrategy()
 
     @staticmethod
@@ -64,7 +64,7 @@ class AsyncRetryStrategy(Subscripted, ABC):
         result_predicate: Callable[[list[Any]], bool] | None,
         exception_predicate: Callable[[Exception], bool] | None,
     ) -> AsyncRetryStrategy:
-        """Repeat calls after a fixed delay; see `FixedDelayRetryStrategy`."""
+        """Create a strategy that repeats calls after a fixed delay; see `FixedDelayRetryStrategy`."""
         return FixedDelayRetryStrategy(max_attempts, backoff_time_millis, result_predicate, exception_predicate)
 
     @staticmethod
@@ -76,41 +76,41 @@ class AsyncRetryStrategy(Subscripted, ABC):
         result_predicate: Callable[[list[Any]], bool] | None,
         exception_predicate: Callable[[Exception], bool] | None,
     ) -> AsyncRetryStrategy:
-        """Repeat calls after a growing delay; see `ExponentialBackoffDelayRetryStrategy`."""
+        """Create a strategy that repeats calls after a growing delay; see `ExponentialBackoffDelayRetryStrategy`."""
         return ExponentialBackoffDelayRetryStrategy(
             max_attempts, initial_delay, max_retry_delay, multiplier, result_predicate, exception_predicate
         )
 
 
 class RetryPredicate(AsyncRetryPredicate):
-    """Two functions as a predicate."""
+    """A predicate made of two functions."""
 
     def __init__(self, result_predicate: _OfResult, exception_predicate: _OfException) -> None:
         self._result_predicate = result_predicate
         self._exception_predicate = exception_predicate
 
     def result_predicate(self) -> _OfResult:
-        """Whether to repeat a call for its results; None: never."""
+        """Return the function that decides whether to repeat a call for its results; None: never."""
         return self._result_predicate
 
     def exception_predicate(self) -> _OfException:
-        """Whether to repeat a call for its exception; None: never."""
+        """Return the function that decides whether to repeat a call for its exception; None: never."""
         return self._exception_predicate
 
 
 class NoRetryStrategy(AsyncRetryStrategy):
-    """A call is made once."""
+    """Makes each call only once."""
 
     def can_retry(self, current_attempts: int) -> bool:
         """Never."""
         return False
 
     def get_backoff_time_millis(self, current_attempts: int) -> int:
-        """-1, because no call is repeated."""
+        """Return -1, because no call is repeated."""
         return -1
 
     def get_retry_predicate(self) -> AsyncRetryPredicate:
-        """No call is repeated."""
+        """Return a predicate that repeats no call."""
         return RetryPredicate(None, None)
 
 
@@ -121,11 +121,11 @@ class _LimitedRetryStrategy(AsyncRetryStrategy):
         self._predicate = RetryPredicate(result_predicate, exception_predicate)
 
     def can_retry(self, current_attempts: int) -> bool:
-        """Until there were `max_attempts` attempts."""
+        """Return whether at most `max_attempts` attempts have been made."""
         return current_attempts <= self._max_attempts
 
     def get_retry_predicate(self) -> AsyncRetryPredicate:
-        """The two predicates that were given."""
+        """Return the two predicates passed to the strategy."""
         return self._predicate
 
 
@@ -134,12 +134,12 @@ class FixedDelayRetryStrategy(_LimitedRetryStrategy):
 
     Args:
         max_attempts: how many calls of a record may be followed by another one.
-        backoff_time_millis: how long to wait before that one, ms.
+        backoff_time_millis: how long to wait before that one, in ms.
         result_predicate: whether to repeat a call for its results.
         exception_predicate: whether to repeat a call for its exception.
 
     Raises:
-        ValueError: when a number is not above 0.
+        ValueError: if a number is not greater than 0.
     """
 
     def __init__(
@@ -154,7 +154,7 @@ class FixedDelayRetryStrategy(_LimitedRetryStrategy):
         self._backoff_time_millis = backoff_time_millis
 
     def get_backoff_time_millis(self, current_attempts: int) -> int:
-        """Always the same."""
+        """Return the fixed delay."""
         return self._backoff_time_millis
 
 
@@ -163,14 +163,14 @@ class ExponentialBackoffDelayRetryStrategy(_LimitedRetryStrategy):
 
     Args:
         max_attempts: how many calls of a record may be followed by another one.
-        initial_delay: how long to wait before the second call, ms.
-        max_retry_delay: how long to wait at most before any later call, ms.
-        multiplier: the factor by which each delay is longer than the one before.
+        initial_delay: how long to wait before the second call, in ms.
+        max_retry_delay: the longest wait before any later call, in ms.
+        multiplier: the factor from each delay to the next.
         result_predicate: whether to repeat a call for its results.
         exception_predicate: whether to repeat a call for its exception.
 
     Raises:
-        ValueError: when a number is not above 0.
+        ValueError: if a number is not greater than 0.
     """
 
     def __init__(
@@ -191,7 +191,7 @@ class ExponentialBackoffDelayRetryStrategy(_LimitedRetryStrategy):
         self._multiplier = multiplier
 
     def get_backoff_time_millis(self, current_attempts: int) -> int:
-        """The initial delay, times the multiplier for each attempt after the first."""
+        """Return the initial delay, multiplied once per attempt after the first and capped at the maximum."""
         if current_attempts <= 1:
             return self._initial_delay
         try:

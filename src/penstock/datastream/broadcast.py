@@ -1,4 +1,4 @@
-"""A stream broadcast with state, and another one connected to it (A1, D2)."""
+"""Broadcast streams with state, and streams connected to them (A1, D2)."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from penstock.state.descriptors import MapStateDescriptor
 
 
 def check_descriptors(broadcast_state_descriptors: Sequence[MapStateDescriptor]) -> None:
-    """Raise where these do not declare the states of a broadcast stream.
+    """Check that the descriptors declare the states of a broadcast stream.
 
     Raises:
         TypeError: if one is not a `MapStateDescriptor`.
-        ValueError: if there is none, or two have one name.
+        ValueError: if the list is empty, or two have the same name.
     """
     names = set[str]()
     for descriptor in broadcast_state_descriptors:
@@ -42,7 +42,7 @@ def check_descriptors(broadcast_state_descriptors: Sequence[MapStateDescriptor])
 
 
 class BroadcastConnected(Generic[StreamT]):
-    """What is done with a stream, keyed or not, beside a broadcast one."""
+    """The operations on a stream, keyed or not, that is connected to a broadcast one."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class BroadcastConnected(Generic[StreamT]):
         func: BroadcastProcessFunction | KeyedBroadcastProcessFunction,
         output_type: TypeInformation | None = None,
     ) -> StreamT:
-        """Apply a `KeyedBroadcastProcessFunction` when the stream is keyed, or else a `BroadcastProcessFunction`.
+        """Apply a `KeyedBroadcastProcessFunction` if the stream is keyed, or else a `BroadcastProcessFunction`.
 
         Raises:
             TypeError: if the function is the wrong one of the two, or anything else.

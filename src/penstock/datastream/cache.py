@@ -1,4 +1,4 @@
-"""The records of a stream, kept once they are computed, for later jobs of the same environment."""
+"""Cached streams: their records are kept once computed, for later jobs of the same environment."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _log = logging.getLogger("penstock.cache")
 
 
 class Cache:
-    """What is known of one cached stream. Its transformation passes records on, or is a source once they are kept."""
+    """The cache of one stream. Its transformation passes records on; once they are stored, it is a source."""
 
     def __init__(self, inputs: tuple[Upstream, ...], parent_directory: str | None) -> None:
         _check_bounded(inputs)
@@ -36,7 +36,7 @@ class Cache:
             "Cache",
             PassOnOperator,
             self._inputs,
-            # as that of the kept stream: records are not dealt out on the way, so their order is kept too
+            # same as the cached stream: without redistribution, records keep their order
             parallelism=first.parallelism or (1 if first.parallelism_limit == 1 else None),
             output_type=first.output_type,
         )
@@ -45,7 +45,7 @@ class Cache:
 
     @property
     def is_complete(self) -> bool:
-        """Whether a job has written all records where this process can see them."""
+        """Whether a job has written all records to a place that this process can read."""
         writer = self._writer
         if self._whole:
             return True
@@ -62,9 +62,9 @@ class Cache:
         return True
 
     def plan(self) -> Transformation | None:
-        """Prepare the transformation for the next job; return the sink that keeps the records, if it is needed.
+        """Prepare the transformation for the next job; return the sink that stores the records, if one is needed.
 
-        While one job writes them, others compute the stream and keep nothing.
+        While one job writes them, other jobs compute the stream and store nothing.
         """
         transformation = self.transformation
         if self.is_complete:
@@ -81,11 +81,11 @@ class Cache:
         return Transformation("Cache Writer", partial(SinkOperator, sink), inputs, is_stateful=True, sink=sink)
 
     def written_by(self, result: Future[Any]) -> None:
-        """A job that writes the records was started, and this is its outcome."""
+        """Set the outcome of the job that writes the records, once it has started."""
         self._writer = result
 
     def invalidate(self) -> None:
-        """Forget the records, and delete them."""
+        """Forget and delete the records."""
         self._writer, self._whole = None, False
         remove_cached(self._directory)
 

@@ -26,29 +26,29 @@ from penstock.datastream.externalized_checkpoint_retention import ExternalizedCh
 from penstock.drivers.listener import log_to_stderr_by_default
 
 DurationLike = int | Duration | datetime.timedelta
-#: Below this interval there is a warning.
+#: Shorter intervals log a warning.
 SHORT_INTERVAL_MS: Final = 10
 _log = logging.getLogger("penstock.job")
 _ANY_NUMBER = 2**31 - 1
 
 
 class CheckpointConfig:
-    """Reads and writes the `execution.checkpointing.*` options of a `Configuration`. Durations: ms or timedeltas."""
+    """Reads and writes the `execution.checkpointing.*` options of a `Configuration`. Durations are ms or timedeltas."""
 
     def __init__(self, configuration: Configuration) -> None:
         self._configuration = configuration
 
     def is_checkpointing_enabled(self) -> bool:
-        """Whether an interval is set."""
+        """Return whether an interval is set."""
         return self._configuration.read(CHECKPOINTING_INTERVAL_MS) is not None
 
     def get_checkpoint_interval(self) -> int:
-        """The interval in ms; -1 when checkpointing is off."""
+        """Return the interval in ms; -1 if checkpointing is off."""
         interval = self._configuration.read(CHECKPOINTING_INTERVAL_MS)
         return -1 if interval is None else interval
 
     def set_checkpoint_interval(self, checkpoint_interval: DurationLike) -> CheckpointConfig:
-        """How often a checkpoint begins. Below 10 ms there is a warning in the log."""
+        """Set the interval between the starts of checkpoints. An interval below 10 ms logs a warning."""
         interval_ms = to_millis(checkpoint_interval)
         self._configuration.write(CHECKPOINTING_INTERVAL_MS, interval_ms)
         if interval_ms < SHORT_INTERVAL_MS:
@@ -62,59 +62,59 @@ class CheckpointConfig:
         return self
 
     def get_checkpointing_mode(self) -> CheckpointingMode:
-        """The guarantee."""
+        """Return the guarantee of checkpoints."""
         return CheckpointingMode(self._configuration.read(CHECKPOINTING_MODE))
 
     def set_checkpointing_mode(self, checkpointing_mode: CheckpointingMode) -> CheckpointConfig:
-        """The guarantee: a record counts in state once after a failure (the default), or at least once."""
+        """Set the guarantee: after a failure, a record counts in state exactly once (default) or at least once."""
         self._configuration.write(CHECKPOINTING_MODE, checkpointing_mode.value)
         return self
 
     def get_checkpoint_timeout(self) -> int:
-        """After how long (ms) a checkpoint is given up."""
+        """Return the time (ms) after which a checkpoint is aborted."""
         return self._configuration.read(CHECKPOINTING_TIMEOUT_MS)
 
     def set_checkpoint_timeout(self, checkpoint_timeout: DurationLike) -> CheckpointConfig:
-        """After how long a checkpoint is given up."""
+        """Set the time after which a checkpoint is aborted."""
         self._configuration.write(CHECKPOINTING_TIMEOUT_MS, to_millis(checkpoint_timeout))
         return self
 
     def get_min_pause_between_checkpoints(self) -> int:
-        """The least time (ms) from the end of one checkpoint to the beginning of the next."""
+        """Return the minimum time (ms) from the end of one checkpoint to the start of the next."""
         return self._configuration.read(CHECKPOINTING_MIN_PAUSE_MS)
 
     def set_min_pause_between_checkpoints(self, min_pause_between_checkpoints: DurationLike) -> CheckpointConfig:
-        """The least time from the end of one checkpoint to the beginning of the next."""
+        """Set the minimum time from the end of one checkpoint to the start of the next."""
         self._configuration.write(CHECKPOINTING_MIN_PAUSE_MS, to_millis(min_pause_between_checkpoints))
         return self
 
     def get_max_concurrent_checkpoints(self) -> int:
-        """How many checkpoints may be in progress at once."""
+        """Return how many checkpoints may be in progress at once."""
         return self._configuration.read(CHECKPOINTING_MAX_CONCURRENT)
 
     def set_max_concurrent_checkpoints(self, max_concurrent_checkpoints: int) -> CheckpointConfig:
-        """How many checkpoints may be in progress at once."""
+        """Set how many checkpoints may be in progress at once."""
         self._configuration.write(CHECKPOINTING_MAX_CONCURRENT, max_concurrent_checkpoints)
         return self
 
     def get_tolerable_checkpoint_failure_number(self) -> int:
-        """How many checkpoints in a row may fail before the job does."""
+        """Return how many consecutive checkpoints may fail before the job fails."""
         return self._configuration.read(CHECKPOINTING_TOLERABLE_FAILURES)
 
     def set_tolerable_checkpoint_failure_number(self, tolerable_checkpoint_failure_number: int) -> CheckpointConfig:
-        """How many checkpoints in a row may fail before the job does."""
+        """Set how many consecutive checkpoints may fail before the job fails."""
         self._configuration.write(CHECKPOINTING_TOLERABLE_FAILURES, tolerable_checkpoint_failure_number)
         return self
 
     def set_externalized_checkpoint_retention(
         self, retention_mode: ExternalizedCheckpointRetention
     ) -> CheckpointConfig:
-        """What becomes of checkpoints when the job is cancelled."""
+        """Set whether checkpoints are kept when the job is cancelled."""
         self._configuration.write(CHECKPOINT_RETENTION, retention_mode.value)
         return self
 
     def is_externalized_checkpoints_enabled(self) -> bool:
-        """Whether checkpoints may outlive the job."""
+        """Return whether checkpoints may outlive the job."""
         none = ExternalizedCheckpointRetention.NO_EXTERNALIZED_CHECKPOINTS
         return self.get_externalized_checkpoint_retention() is not none
 
@@ -128,48 +128,48 @@ class CheckpointConfig:
         return self.enable_unaligned_checkpoints(False)
 
     def is_unaligned_checkpoints_enabled(self) -> bool:
-        """Whether barriers overtake records."""
+        """Return whether barriers overtake records."""
         return self._configuration.read(UNALIGNED_ENABLED)
 
     def set_aligned_checkpoint_timeout(self, alignment_timeout: DurationLike) -> CheckpointConfig:
-        """How long an unaligned checkpoint first tries to align; 0 does not try. Needs unaligned checkpoints."""
+        """Set how long an unaligned checkpoint first tries to align; 0 skips that. Requires unaligned checkpoints."""
         self._configuration.write(ALIGNED_TIMEOUT_MS, to_millis(alignment_timeout))
         return self
 
     def get_aligned_checkpoint_timeout(self) -> Duration:
-        """How long an unaligned checkpoint first tries to align."""
+        """Return how long an unaligned checkpoint first tries to align."""
         return Duration.of_millis(self._configuration.read(ALIGNED_TIMEOUT_MS))
 
     def set_force_unaligned_checkpoints(self, force_unaligned_checkpoints: bool = True) -> CheckpointConfig:
-        """Take unaligned checkpoints also where Flink would not. There is no such case, so this is stored only."""
+        """Take unaligned checkpoints even where Flink would not. No such case exists here, so this is only stored."""
         self._configuration.write(FORCE_UNALIGNED, force_unaligned_checkpoints)
         return self
 
     def is_force_unaligned_checkpoints(self) -> bool:
-        """Whether unaligned checkpoints are forced."""
+        """Return whether unaligned checkpoints are forced."""
         return self._configuration.read(FORCE_UNALIGNED)
 
     def set_alignment_timeout(self, alignment_timeout: DurationLike) -> CheckpointConfig:
-        """The older name of `set_aligned_checkpoint_timeout`."""
+        """Older name of `set_aligned_checkpoint_timeout`."""
         return self.set_aligned_checkpoint_timeout(alignment_timeout)
 
     def get_alignment_timeout(self) -> Duration:
-        """The older name of `get_aligned_checkpoint_timeout`."""
+        """Older name of `get_aligned_checkpoint_timeout`."""
         return self.get_aligned_checkpoint_timeout()
 
     def set_fail_on_checkpointing_errors(self, fail_on_checkpointing_errors: bool) -> CheckpointConfig:
-        """The older form of `set_tolerable_checkpoint_failure_number`: tolerates no failure, or any number."""
+        """Older form of `set_tolerable_checkpoint_failure_number`: tolerate no failures, or any number."""
         return self.set_tolerable_checkpoint_failure_number(0 if fail_on_checkpointing_errors else _ANY_NUMBER)
 
     def is_fail_on_checkpointing_errors(self) -> bool:
-        """Whether the first failed checkpoint fails the job."""
+        """Return whether the first failed checkpoint fails the job."""
         return self.get_tolerable_checkpoint_failure_number() == 0
 
     def get_externalized_checkpoint_retention(self) -> ExternalizedCheckpointRetention:
-        """What becomes of checkpoints when the job is cancelled."""
+        """Return whether checkpoints are kept when the job is cancelled."""
         return ExternalizedCheckpointRetention(self._configuration.read(CHECKPOINT_RETENTION))
 
     def set_checkpoint_storage_dir(self, checkpoint_path: str) -> CheckpointConfig:
-        """The directory of checkpoints, on any fsspec file system that all workers reach."""
+        """Set the directory of checkpoints, on any fsspec file system that all workers can reach."""
         self._configuration.write(CHECKPOINTING_DIR, checkpoint_path)
         return self

@@ -1,10 +1,10 @@
-"""Which guarantee checkpoints give."""
+"""The guarantees of checkpoints."""
 
 from enum import Enum
 
 
 class CheckpointingMode(Enum):
-    """Every record counts in state exactly once, or at least once."""
+    """Each record counts in state exactly once, or at least once."""
 
     EXACTLY_ONCE = "EXACTLY_ONCE"
     AT_LEAST_ONCE = "AT_LEAST_ONCE"

@@ -1,4 +1,4 @@
-"""What `execute_and_collect` gives back: the results of a running job, as they come."""
+"""The result of `execute_and_collect`: the records of a running job, as they arrive."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _log = logging.getLogger("penstock.job")
 
 
 class CloseableIterator:
-    """Results of a running job, as they come. Closing it (or leaving its `with` block) cancels the job.
+    """Iterates over the results of a running job. Closing it (or leaving its `with` block) cancels the job.
 
     Args:
-        other_sinks: the names of the program's other sinks; a warning names them when they are cancelled too.
+        other_sinks: the names of the program's other sinks; a warning lists them if they are cancelled as well.
     """
 
     def __init__(self, other_sinks: Sequence[str] = ()) -> None:
@@ -38,13 +38,13 @@ class CloseableIterator:
         self._ended = False
 
     def on_frame(self, subtask_index: int, frame: bytes) -> None:
-        """A frame of the job's collecting sink."""
+        """Handle a frame from the job's collecting sink."""
         records = () if self._drops else self._records.take(frame)
         if records:
             self._arrived.put(records)
 
     def begin(self, job: RunningJob) -> None:
-        """The job runs; when it ends, so do the results."""
+        """Attach the running job; its end is the end of the results."""
         self._job = job
         job.get_job_execution_result().add_done_callback(lambda future: self._arrived.put([]))
 
@@ -52,7 +52,7 @@ class CloseableIterator:
         return self
 
     def __next__(self) -> Any:
-        """The next result; waits for it. Raises what made the job fail."""
+        """Wait for the next result and return it. If the job fails, raise its error."""
         while True:
             for value in self._current:
                 return value
@@ -61,7 +61,7 @@ class CloseableIterator:
             self._take_arrived(None)
 
     def _take_arrived(self, timeout_seconds: float | None) -> None:
-        """Go on with the results that arrive next. Raises what made the job fail, and `queue.Empty` at the timeout."""
+        """Continue with the next results. Raises the job's error if it fails, and `queue.Empty` at the timeout."""
         try:
             arrived = self._arrived.get_nowait()
         except queue.Empty:
@@ -74,13 +74,13 @@ class CloseableIterator:
                 self._job.wait()
 
     def wait(self, timeout_ms: int | None = None) -> None:
-        """Wait until the next result can be read, or there are no more; all results stay.
+        """Wait until the next result can be read, or the results have ended; no result is consumed.
 
         Args:
-            timeout_ms: how long to wait at most, in milliseconds; None for no limit.
+            timeout_ms: the maximum time to wait, in milliseconds; None for no limit.
 
         Raises:
-            CallTimeoutError: if there is no result by then and the job still runs.
+            CallTimeoutError: if no result arrives in time and the job still runs.
             JobExecutionError: if the job fails before.
         """
         deadline = None if timeout_ms is None else time.monotonic() + timeout_ms / 1000
@@ -95,21 +95,21 @@ class CloseableIterator:
 
     @property
     def job(self) -> RunningJob | None:
-        """The job that makes the results; None once they are closed."""
+        """The job that produces the results; None once they are closed."""
         return self._job
 
     def next(self) -> Any:
-        """The next result; waits for it. Raises StopIteration at the end, and what made the job fail."""
+        """Wait for the next result and return it. Raises StopIteration at the end, or the job's error if it fails."""
         return self.__next__()
 
     def take(self, limit: int, is_bounded: bool) -> list[Any]:
-        """At most `limit` results; then the job is over.
+        """Return at most `limit` results, and end the job.
 
-        A job without other sinks is cancelled once the results are there, and so is a job that never ends. A bounded
-        job with other sinks goes on to its end, so that they get all records. Its other results are dropped.
+        A job without other sinks is cancelled once the results have arrived, and so is an unbounded job. A bounded job
+        with other sinks runs to its end, so that they get all records; its other results are dropped.
 
         Raises:
-            JobExecutionError: if the job fails, also after the last result that is wanted.
+            JobExecutionError: if the job fails, even after the last requested result.
         """
         with self:
             taken = list(islice(self, limit))
@@ -130,7 +130,7 @@ class CloseableIterator:
             _log.warning("%s, so the job is cancelled: uncommitted output of its sinks %s is lost", reason, names)
 
     def close(self) -> None:
-        """Cancel the job if it still runs, and wait for its end."""
+        """Cancel the job if it is still running, and wait for its end."""
         if self._is_running():
             self._warn_of_other_sinks("the results are closed")
         job, self._job = self._job, None

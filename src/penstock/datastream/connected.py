@@ -18,14 +18,14 @@ from penstock.plan.transformation import Transformation, Upstream
 
 
 class Connected(Generic[StreamT]):
-    """What is done with two connected streams."""
+    """The operations on two connected streams."""
 
     def __init__(self, stream1: Stream[StreamT], stream2: Stream[StreamT]) -> None:
         self.stream1 = stream1
         self.stream2 = stream2
 
     def map(self, func: Any, output_type: TypeInformation | None = None) -> StreamT:
-        """Apply a `CoMapFunction`; a result of None stands for no record."""
+        """Apply a `CoMapFunction`; a result of None emits no record."""
         return self._add("Co-Map", func, "map", output_type)
 
     def flat_map(self, func: Any, output_type: TypeInformation | None = None) -> StreamT:
@@ -33,7 +33,7 @@ class Connected(Generic[StreamT]):
         return self._add("Co-Flat Map", func, "flat_map", output_type)
 
     def process(self, func: Any, output_type: TypeInformation | None = None) -> StreamT:
-        """Apply a `CoProcessFunction`, or on keyed streams a `KeyedCoProcessFunction`."""
+        """Apply a `CoProcessFunction`, or a `KeyedCoProcessFunction` on keyed streams."""
         return self._add("Co-Process", func, "process", output_type)
 
     def _add(self, name: str, func: Any, kind: str, output_type: TypeInformation | None) -> StreamT:

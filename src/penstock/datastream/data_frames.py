@@ -1,4 +1,4 @@
-"""Spark data frames in and out of programs (I2)."""
+"""Conversion between Spark data frames and streams (I2)."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from penstock.core.operators.record.hand_over import HandOverOperator
 from penstock.plan.job_graph import build_job_graph
 from penstock.plan.transformation import Transformation, Upstream
 
-#: Transformations whose records are of the type that they read.
+#: Kinds of transformations whose output type is their input type.
 _SAME_TYPE = {"Filter", "Timestamps/Watermarks"}
 
 
 def source_of_dataframe(configuration: Configuration, df: Any, type_info: TypeInformation | None) -> Source[Any, Any]:
-    """A source that reads a data frame, or the rows that arrive in a streaming one."""
+    """Create a source that reads a data frame, or the rows that arrive in a streaming one."""
     if df.isStreaming:
         from penstock.drivers.spark.streaming_frame import StreamingFrameSource
 
@@ -31,7 +31,7 @@ def source_of_dataframe(configuration: Configuration, df: Any, type_info: TypeIn
 def dataframe_of(
     upstreams: tuple[Upstream, ...], above: list[Transformation], configuration: Configuration, schema: Any
 ) -> Any:
-    """What these streams read, which is `above`, as a data frame; see `DataStream.to_dataframe`."""
+    """Return the records of these streams, computed by `above`, as a data frame; see `DataStream.to_dataframe`."""
     end = Transformation("Data Frame", HandOverOperator, upstreams)
     graph = build_job_graph([*above, end], configuration, "data frame")
     if graph.mode != "BATCH":
@@ -48,7 +48,7 @@ def dataframe_of(
 
 
 def _known(transformation: Transformation) -> Any:
-    """The type of what a transformation reads, or the source that it comes from unchanged; None when not known."""
+    """Return a transformation's input type, or the source that feeds it unchanged; None if neither is known."""
     if len({id(upstream.transformation) for upstream in transformation.inputs}) != 1:
         return None
     upstream = transformation.inputs[0]

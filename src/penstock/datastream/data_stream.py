@@ -1,12 +1,12 @@
-"""Streams and what can be done with them, under PyFlink's names (A2).
+"""Streams and their operations, under PyFlink's names (A2).
 
 Nothing runs while a program is being built: each call adds a transformation to the environment. Records are plain
 Python values and need no types. Where a program declares a type (`output_type`), `get_type` returns it and `print`
 formats records by it. With `Types.ROW`, the tuples, lists and dicts that a function emits become rows.
 
-A stream can become a stream of any other kind, a windowed one for example, and these give streams again. So the classes
-of all kinds are here, and so is the environment. What they do is mostly in modules of its own, in classes that are
-generic in the streams that they give; here each learns that these are `DataStream`s.
+A stream can become a stream of any other kind, such as a windowed one, and those produce streams again. So all these
+classes are in this module, and so is the environment. Most of their behaviour is in other modules, in classes that are
+generic in the type of stream that they return; here it is bound to `DataStream`.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ from penstock.state.descriptors import MapStateDescriptor
 
 Function = Any
 
-#: Kinds of transformations that emit one record for each, or pass the same ones on.
+#: Kinds of transformations that write no side outputs.
 _WITHOUT_SIDE_OUTPUTS = {
     "Cache",
     "Filter",
@@ -91,7 +91,7 @@ _WITHOUT_SIDE_OUTPUTS = {
     "Where",
 }
 
-#: Methods of keyed streams, with the call that does the same without keys.
+#: Methods of keyed streams, with the equivalent call without keys.
 _NEEDS_KEY = {
     "window": "window_all(windows)",
     "count_window": "count_window_all(size)",
@@ -122,9 +122,9 @@ __all__ = [
 
 
 class DataStream(Partitioning["DataStream"], StreamOutput["DataStream"]):
-    """A stream of records: the output of one transformation, or several as a union.
+    """A stream of records: the output of one transformation, or a union of several.
 
-    Settings of a stream (name, parallelism, …) apply to the operator that made it.
+    Settings of a stream (name, parallelism, …) apply to the operator that produces it.
     """
 
     _environment: StreamExecutionEnvironment
@@ -140,7 +140,7 @@ class DataStream(Partitioning["DataStream"], StreamOutput["DataStream"]):
     if not TYPE_CHECKING:  # so that type checkers find misspelt methods
 
         def __getattr__(self, name: str) -> Any:
-            """Raise; the error for a method of keyed streams says how to get one."""
+            """Raise AttributeError; for methods of keyed streams, the message explains how to get a keyed stream."""
             unkeyed = _NEEDS_KEY.get(name)
             if unkeyed is None:
                 raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
@@ -150,25 +150,25 @@ class DataStream(Partitioning["DataStream"], StreamOutput["DataStream"]):
             )
 
     def get_execution_environment(self) -> StreamExecutionEnvironment:
-        """The environment that the stream belongs to."""
+        """Return the environment that the stream belongs to."""
         return self._environment
 
     # --- transformations ---------------------------------------------------------------------------------------------
 
     def map(self, func: Function, output_type: TypeInformation | None = None) -> DataStream:
-        """One record out for each record in: a function, or a `MapFunction`."""
+        """Emit one record per input record, using a function or a `MapFunction`."""
         refuse_generator_function(func, "map")
         return self._add("Map", partial(MapOperator, func), output_type=output_type)
 
     def flat_map(self, func: Function, output_type: TypeInformation | None = None) -> DataStream:
-        """Any number of records out for each record in.
+        """Emit any number of records per input record.
 
         Takes a function that yields them or returns any iterable of them, or a `FlatMapFunction`.
         """
         return self._add("Flat Map", partial(FlatMapOperator, func), output_type=output_type)
 
     def filter(self, func: Function | Expression) -> DataStream:
-        """The records for which a function, a `FilterFunction`, or an expression over columns is true."""
+        """Keep the records for which a function, a `FilterFunction`, or an expression over columns is true."""
         if isinstance(func, Expression):
             return self._add("Where", partial(WhereOperator, func), keeps_type=True)
         refuse_generator_function(func, "filter")
@@ -181,17 +181,17 @@ class DataStream(Partitioning["DataStream"], StreamOutput["DataStream"]):
         timestamp_column: str | None = None,
         output_type: TypeInformation | None = None,
     ) -> DataStream:
-        """Apply a vectorised function: batches of columns in, batches of columns out, of any number of records.
+        """Apply a vectorised function, which takes and returns batches of columns; the number of records may change.
 
         The number of records in a batch is not defined, so the function must not depend on it.
 
         Args:
             func: a function of a `pyarrow.RecordBatch` or a data frame, or an object with `map_batch` (and `open` and
                 `close`); returns an Arrow record batch or table, or a data frame.
-            format: what the function is given: `arrow`, `pandas` or `polars`.
-            timestamp_column: a column of the result with the timestamps of its records (ms, or moments); without it, as
-                many records must come out as went in, and they keep their timestamps.
-            output_type: what the records are.
+            format: the type of the function's argument: `arrow`, `pandas` or `polars`.
+            timestamp_column: a column of the result with the timestamps of its records (ms, or datetime values).
+                Without it, the function must return as many records as it gets, and they keep their timestamps.
+            output_type: the type of the records.
 
         Raises:
             ValueError: for another format.
@@ -202,10 +202,12 @@ class DataStream(Partitioning["DataStream"], StreamOutput["DataStream"]):
         return self._add("Map Batches", factory, output_type=output_type)
 
     def select(self, *expressions: Expression | str) -> DataStream:
-        """A record with a field for each expression or column, computed by kernel; rows, dicts and tuples as columns.
+        """Emit records with one field per expression or column.
+
+        Vectorised kernels compute them; rows, dicts and tuples are read as columns.
 
         Raises:
-            ValueError: if there is none, or two have one name.
+            ValueError: if no expression is given, or two have the same name.
         """
         chosen = [col(one) if isinstance(one, str) else one for one in expressions]
         names = [one.name for one in chosen]
@@ -214,7 +216,7 @@ class DataStream(Partitioning["DataStream"], StreamOutput["DataStream"]):
         return self._add("Select", partial(SelectOperator, chosen))
 
     def process(self, func: Function, output_type: TypeInformation | None = None) -> DataStream:
-        """Apply a `ProcessFunction`, which sees timestamps and may write to side outputs.
+        """Apply a `ProcessFunction`, which can read timestamps and write to side outputs.
 
         Raises:
             MisuseError: for a `KeyedProcessFunction`, which needs `key_by` before it.
@@ -223,7 +225,7 @@ class DataStream(Partitioning["DataStream"], StreamOutput["DataStream"]):
         return self._add("Process", partial(ProcessOperator, func), output_type=output_type)
 
     def project(self, *field_indexes: int) -> DataStream:
-        """Keep the fields at these positions, in this order: of tuples and lists as a tuple, of rows as a row.
+        """Keep the fields at these positions, in this order: tuples and lists become tuples, rows stay rows.
 
         Raises:
             ValueError: if no position is given, or a negative one.
@@ -239,13 +241,13 @@ class DataStream(Partitioning["DataStream"], StreamOutput["DataStream"]):
     def key_by(
         self, key_selector: Function | str | Sequence[str], key_type: TypeInformation | None = None
     ) -> KeyedStream:
-        """Partition by a key: all records of a key go to one subtask.
+        """Partition by a key: all records of a key go to the same subtask.
 
         Args:
             key_selector: a function of the record, a `KeySelector`, or the name or names of the columns or fields whose
-                values are the key. With columns, records are not looked at one by one.
-            key_type: the type of the key. Rows that a function returns get its order, so rows of the same fields are
-                one key in any order. It changes nothing where names of columns are the key.
+                values are the key. With columns, records are not processed one by one.
+            key_type: the type of the key. Rows that a function returns get its field order, so rows with the same
+                fields are one key in any order. It has no effect if column names are the key.
         """
         refuse_generator_function(key_selector, "get_key")
         selector: Callable[[Any], Any] = _column_key(key_selector) or typed_key(
@@ -255,7 +257,7 @@ class DataStream(Partitioning["DataStream"], StreamOutput["DataStream"]):
         return KeyedStream(self._environment, upstreams, selector, self)
 
     def union(self, *streams: DataStream) -> DataStream:
-        """The records of all these streams, in no particular order between them."""
+        """Return a stream of the records of all these streams, in no particular order between them."""
         upstreams = self._upstreams + tuple(u for s in streams for u in s._upstreams)
         return DataStream(self._environment, upstreams, self.declared_type)
 
@@ -266,24 +268,24 @@ class DataStream(Partitioning["DataStream"], StreamOutput["DataStream"]):
     def connect(self, ds: BroadcastStream) -> BroadcastConnectedStream: ...
 
     def connect(self, ds: DataStream | BroadcastStream) -> ConnectedStreams | BroadcastConnectedStream:
-        """This stream and another one, of any type, as the two inputs of one function; the other may be broadcast."""
+        """Connect this stream with another, of any type and possibly broadcast, as two inputs of one function."""
         if isinstance(ds, BroadcastStream):
             return BroadcastConnectedStream(self, ds, ds.broadcast_state_descriptors)
         return ConnectedStreams(self, ds)
 
     def join(self, other_stream: DataStream) -> JoinedStreams:
-        """Pair the records of this stream with another's, by key and window."""
+        """Pair the records of this stream with the records of another one, by key and window."""
         return JoinedStreams(self, other_stream)
 
     def co_group(self, other_stream: DataStream) -> CoGroupedStreams:
-        """Group the records of this stream with another's, by key and window."""
+        """Group the records of this stream with the records of another one, by key and window."""
         return CoGroupedStreams(self, other_stream)
 
     def assign_timestamps_and_watermarks(self, watermark_strategy: WatermarkStrategy) -> DataStream:
-        """Give the records event timestamps, and the stream watermarks (C2).
+        """Assign event timestamps to the records, and watermarks to the stream (C2).
 
         Directly after a source, the operator has the source's parallelism unless another one is set, so it sees the
-        records in the order in which they were read.
+        records in read order.
         """
         factory = partial(TimestampsAndWatermarksOperator, watermark_strategy)
         stream = self._add("Timestamps/Watermarks", factory, keeps_type=True)
@@ -295,15 +297,15 @@ class DataStream(Partitioning["DataStream"], StreamOutput["DataStream"]):
         return AllWindowedStream(self, window_assigner)
 
     def count_window_all(self, size: int, slide: int = 0) -> AllWindowedStream:
-        """Windows of `size` records, a new one every `slide` records; one after the other when that is 0."""
+        """Group all records into windows of `size` records, one every `slide` records; consecutive if `slide` is 0."""
         return self.window_all(count_windows(size, slide))
 
     def get_side_output(self, output_tag: OutputTag) -> DataStream:
-        """The records that the operator wrote to a side output; their rows and FLOATs follow the type of the tag.
+        """Return the records written to a side output; their rows and FLOATs are converted to the tag's type.
 
         Raises:
-            MisuseError: if the operator writes no side output, such as a map, or if the side output is read with
-                another type elsewhere, where one of the types holds a ROW or a FLOAT.
+            MisuseError: if the operator writes no side output, such as a map, or if the side output is read elsewhere
+                with another type and one of the two types contains a ROW or a FLOAT.
         """
         transformation = self._transformation
         if transformation.kind in _WITHOUT_SIDE_OUTPUTS:
@@ -316,13 +318,13 @@ class DataStream(Partitioning["DataStream"], StreamOutput["DataStream"]):
         return DataStream(self._environment, (upstream,), output_tag.type_info or Types.PICKLED_BYTE_ARRAY())
 
     def cache(self) -> CachedDataStream:
-        """Keep the records when a job computes them, for later jobs of this environment to read; bounded streams only.
+        """Store the records when a job computes them, for later jobs of this environment to read; bounded streams only.
 
-        The records lie in files: in a temporary directory of this machine, or below `penstock.cache.dir`, which must be
-        set if workers run on other machines. `env.close()` deletes them.
+        The records are stored in files: in a temporary directory of this machine, or below `penstock.cache.dir`, which
+        must be set if workers run on other machines. `env.close()` deletes them.
 
         Raises:
-            NotImplementedError: if the stream comes from a source that never ends.
+            NotImplementedError: if the stream comes from an unbounded source.
         """
         if isinstance(self, KeyedStream):
             raise WrongTypeError(
@@ -333,25 +335,25 @@ class DataStream(Partitioning["DataStream"], StreamOutput["DataStream"]):
     def iterate(self, max_iterations: int) -> IterativeStream:
         """Begin a bulk iteration: a loop over this bounded stream, of at most `max_iterations` supersteps (I3).
 
-        The returned stream stands for the data at the start of a superstep. Its `close_with` takes the result of a
-        superstep and returns the stream of the last one's result.
+        The returned stream represents the data at the start of a superstep. Its `close_with` takes the result of a
+        superstep and returns a stream with the result of the last one.
 
         Raises:
-            ConfigurationError: if the stream comes from a source that never ends.
+            ConfigurationError: if the stream comes from an unbounded source.
             NotImplementedError: within the step of another loop.
         """
         return IterativeStream(self, max_iterations)
 
     def iterate_delta(self, initial_workset: DataStream, max_iterations: int, key_selector: Function) -> DeltaIteration:
-        """Begin a delta iteration, whose supersteps replace parts of a solution set: at first this stream (I3).
+        """Begin a delta iteration, whose supersteps update a solution set, which starts as this stream (I3).
 
         Args:
-            initial_workset: what the first superstep has to work on; the loop ends when a workset is empty.
-            max_iterations: how many supersteps there are at most.
-            key_selector: the key of the solution set's records; there is one record of each key.
+            initial_workset: the work of the first superstep; the loop ends when a workset is empty.
+            max_iterations: the maximum number of supersteps.
+            key_selector: the key of the solution set's records; there is one record per key.
 
         Raises:
-            ConfigurationError: if a stream comes from a source that never ends.
+            ConfigurationError: if a stream comes from an unbounded source.
             NotImplementedError: within the step of another loop.
         """
         return DeltaIteration(self, initial_workset, max_iterations, key_selector)
@@ -373,7 +375,7 @@ class DataStream(Partitioning["DataStream"], StreamOutput["DataStream"]):
         broadcast_state_descriptor: MapStateDescriptor | None = None,
         *other_broadcast_state_descriptors: MapStateDescriptor,
     ) -> DataStream | BroadcastStream:
-        """Send every record to every subtask; with state descriptors, for connection with another stream."""
+        """Send every record to every subtask; with state descriptors, for connecting with another stream."""
         if broadcast_state_descriptor is not None:
             return BroadcastStream(self, (broadcast_state_descriptor, *other_broadcast_state_descriptors))
         return self._partitioned(BroadcastPartitioner())
@@ -400,14 +402,14 @@ class KeyedStream(Keyed[DataStream], DataStream):
         )
 
     def get_name(self) -> str:
-        """The name of the operator ahead of the partitioning."""
+        """Return the name of the operator before the partitioning."""
         return self._original.get_name()
 
     def _partitioned(self, partitioner: Partitioner) -> DataStream:
         raise WrongTypeError(f"a keyed stream is partitioned by its keys, which {partitioner.name} cannot replace")
 
     def _function(self, kind: str, func: Function, output_type: TypeInformation | None) -> DataStream | None:
-        """A rich function may use keyed state, so it runs under its record's key; a plain callable need not."""
+        """Run a rich function under its record's key, as it may use keyed state; return None for a plain callable."""
         if not hasattr(func, "open"):
             return None
         is_plain = type(func).open is RichFunction.open and not is_listener(func)
@@ -417,20 +419,20 @@ class KeyedStream(Keyed[DataStream], DataStream):
         return self._add(kind.replace("_", " ").title(), factory, is_stateful=True, output_type=output_type)
 
     def map(self, func: Function, output_type: TypeInformation | None = None) -> DataStream:
-        """One record out for each record in; a `MapFunction` may use keyed state."""
+        """Emit one record per input record; a `MapFunction` may use keyed state."""
         refuse_generator_function(func, "map")
         return self._function("map", func, output_type) or super().map(func, output_type)
 
     def flat_map(self, func: Function, output_type: TypeInformation | None = None) -> DataStream:
-        """Any number of records out for each one in; a `FlatMapFunction` may use keyed state."""
+        """Emit any number of records per input record; a `FlatMapFunction` may use keyed state."""
         return self._function("flat_map", func, output_type) or super().flat_map(func, output_type)
 
     def filter(self, func: Function) -> DataStream:
-        """The records for which a function is true; a `FilterFunction` may use keyed state."""
+        """Keep the records for which a function is true; a `FilterFunction` may use keyed state."""
         return self._function("filter", func, self.declared_type) or super().filter(func)
 
     def process(self, func: Function, output_type: TypeInformation | None = None) -> DataStream:
-        """Apply a `KeyedProcessFunction`: keyed state and timers."""
+        """Apply a `KeyedProcessFunction`, which has keyed state and timers."""
         factory = partial(KeyedProcessOperator, func, self._key_selector)
         return self._add("Keyed Process", factory, is_stateful=True, output_type=output_type)
 
@@ -439,11 +441,11 @@ class KeyedStream(Keyed[DataStream], DataStream):
         return WindowedStream(self, window_assigner)
 
     def count_window(self, size: int, slide: int = 0) -> WindowedStream:
-        """Windows of `size` records of a key, a new one every `slide` records; one after the other when that is 0."""
+        """Group each key's records into windows of `size`, one every `slide` records; consecutive if `slide` is 0."""
         return self.window(count_windows(size, slide))
 
     def interval_join(self, other_stream: KeyedStream) -> IntervalJoin:
-        """Pair the records of this stream with those of another keyed stream whose timestamps are close."""
+        """Pair the records of this stream with records of another keyed stream whose timestamps are close."""
         return IntervalJoin(self, other_stream)
 
     def key_by(
@@ -456,7 +458,7 @@ class KeyedStream(Keyed[DataStream], DataStream):
 class CachedDataStream(DataStream):
     """A stream that the first job to use it also writes to files, and that later jobs read instead of computing it.
 
-    Records and their timestamps are kept, watermarks are not: assign them after this stream where windows need them.
+    Records and their timestamps are stored, but not watermarks: assign them after this stream if windows need them.
     Until a job has reached its end with all records, every job computes the stream.
     """
 
@@ -465,11 +467,11 @@ class CachedDataStream(DataStream):
         self._cache = cache
 
     def cache(self) -> CachedDataStream:
-        """The stream itself: it is cached already."""
+        """Return the stream itself, because it is already cached."""
         return self
 
     def invalidate(self) -> None:
-        """Forget what was kept: the next job that uses the stream computes it again, and keeps it again."""
+        """Discard the cached records: the next job that uses the stream computes and caches it again."""
         self._cache.invalidate()
 
 
@@ -482,7 +484,7 @@ class WindowedStream(KeyedWindows[DataStream]):
         super().__init__(keyed_stream, keyed_stream.key_selector, window_assigner)
 
     def get_execution_environment(self) -> StreamExecutionEnvironment:
-        """The environment that the stream belongs to."""
+        """Return the environment that the stream belongs to."""
         return self._stream.get_execution_environment()
 
 
@@ -495,12 +497,12 @@ class AllWindowedStream(AllWindows[DataStream]):
         super().__init__(data_stream.key_by(the_one_key), the_one_key, window_assigner)
 
     def get_execution_environment(self) -> StreamExecutionEnvironment:
-        """The environment that the stream belongs to."""
+        """Return the environment that the stream belongs to."""
         return self._stream.get_execution_environment()
 
 
 class ConnectedStreams(Connected[DataStream]):
-    """Two connected streams; if both are keyed, state and timers belong to the key, whichever stream it is from."""
+    """Two connected streams. If both are keyed, they share state and timers by key."""
 
     stream1: DataStream
     stream2: DataStream
@@ -515,9 +517,9 @@ class ConnectedStreams(Connected[DataStream]):
 
 
 class BroadcastStream:
-    """A stream of which every subtask gets all records, and the broadcast states made of them.
+    """A stream whose records go to every subtask, and the broadcast states built from them.
 
-    Made by `DataStream.broadcast(descriptor, ...)`; connect another stream to it.
+    Created by `DataStream.broadcast(descriptor, ...)`; connect another stream to it.
     """
 
     def __init__(self, input_stream: DataStream, broadcast_state_descriptors: Sequence[MapStateDescriptor]) -> None:
@@ -527,7 +529,7 @@ class BroadcastStream:
 
 
 class BroadcastConnectedStream(BroadcastConnected[DataStream]):
-    """A stream, keyed or not, beside a broadcast one; made by `stream.connect(broadcast_stream)`."""
+    """A stream, keyed or not, connected to a broadcast one; created by `stream.connect(broadcast_stream)`."""
 
     def __init__(
         self,
@@ -541,15 +543,15 @@ class BroadcastConnectedStream(BroadcastConnected[DataStream]):
 
 
 class JoinedStreams(Joined[DataStream]):
-    """Two streams whose records are to be paired by key and window."""
+    """Two streams whose records are paired by key and window."""
 
 
 class CoGroupedStreams(CoGrouped[DataStream]):
-    """Two streams whose records are to be grouped by key and window."""
+    """Two streams whose records are grouped by key and window."""
 
 
 class IntervalJoin(KeyedPair[DataStream]):
-    """Two keyed streams to be joined; `between` says how close together."""
+    """Two keyed streams to be joined; `between` sets the time interval."""
 
     def between(
         self,
@@ -560,10 +562,10 @@ class IntervalJoin(KeyedPair[DataStream]):
 
         Args:
             lower_bound: ms or a duration; may be negative.
-            upper_bound: ms or a duration; may be negative, but not below the lower bound.
+            upper_bound: ms or a duration; may be negative, but not less than the lower bound.
 
         Raises:
-            ValueError: if the upper bound is below the lower.
+            ValueError: if the upper bound is less than the lower one.
         """
         return IntervalJoined(self._left, self._right, to_millis(lower_bound), to_millis(upper_bound))
 
@@ -573,14 +575,14 @@ class IntervalJoined(PairInInterval[DataStream]):
 
 
 class IterativeStream(BulkLoop[DataStream], DataStream):
-    """The data at the start of a superstep of a bulk iteration, made by `DataStream.iterate`."""
+    """The data at the start of a superstep of a bulk iteration; created by `DataStream.iterate`."""
 
 
 class DeltaIteration(DeltaLoop[DataStream]):
-    """A solution set, of which each superstep replaces a part, and a workset; made by `DataStream.iterate_delta`.
+    """A solution set, partly replaced by each superstep, and a workset; created by `DataStream.iterate_delta`.
 
-    A superstep sees the solution set as the previous supersteps left it. Its delta replaces records of equal key and
-    adds those of new keys. The iteration ends when the workset is empty; its result is the solution set.
+    A superstep sees the solution set left by the previous supersteps. Its delta replaces records with equal keys and
+    adds records with new keys. The iteration ends when the workset is empty; its result is the solution set.
     """
 
     def __init__(
@@ -591,26 +593,26 @@ class DeltaIteration(DeltaLoop[DataStream]):
         self._initial_workset = initial_workset
 
     def get_initial_solution_set(self) -> DataStream:
-        """What the solution set begins with."""
+        """Return the initial solution set."""
         return self._initial_solution_set
 
     def get_initial_workset(self) -> DataStream:
-        """What the workset begins with."""
+        """Return the initial workset."""
         return self._initial_workset
 
 
 class StreamExecutionEnvironment(Environment[DataStream]):
     """Collects a program's transformations and runs them.
 
-    By default, `execute` runs on Spark: on the active SparkSession, else on one that it starts on this machine.
+    By default, `execute` runs on Spark: on the active SparkSession, or else on one that it starts on this machine.
     `execution.target: local` runs everything in this process, without Java.
     """
 
     @staticmethod
     def get_execution_environment(configuration: Configuration | None = None) -> StreamExecutionEnvironment:
-        """A new environment with these settings (a copy of them).
+        """Create an environment with a copy of these settings.
 
-        Where they have none, `config.yaml` and the options of `penstock run` hold.
+        `config.yaml` and the options of `penstock run` provide the others.
         """
         copied = default_configuration()
         if configuration is not None:
@@ -618,15 +620,15 @@ class StreamExecutionEnvironment(Environment[DataStream]):
         return StreamExecutionEnvironment(copied)
 
     def stream_of(self, upstreams: tuple[Upstream, ...], type_info: TypeInformation | None = None) -> DataStream:
-        """The stream that reads these; called by streams."""
+        """Create the stream that reads `upstreams`; called by streams."""
         return DataStream(self, upstreams, type_info)
 
 
 def _column_key(key_selector: Any) -> ColumnKey | None:
-    """The key that names stand for; None when it is a function.
+    """Return the key for column names; None for a function.
 
     Raises:
-        ValueError: if there is no name.
+        ValueError: if no name is given.
     """
     names = (key_selector,) if isinstance(key_selector, str) else key_selector
     if not isinstance(names, tuple | list):

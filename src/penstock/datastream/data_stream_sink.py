@@ -1,4 +1,4 @@
-"""The end of a stream, to be named and set up."""
+"""The end of a stream, with its name and settings."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["DataStreamSink"]
 
 
 class DataStreamSink(OperatorSettings):
-    """The end of a stream, to be named and set up."""
+    """The end of a stream; its methods set its name and other settings."""
 
     def __init__(self, transformation: Transformation) -> None:
         self._sink = transformation

@@ -1,4 +1,4 @@
-"""What a program's functions need on the machines that run them: Python files, archives, an interpreter, jars."""
+"""Dependencies of a program's functions on the machines that run them: Python files, archives, interpreter, jars."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from penstock.base.options import PYTHON_ARCHIVES, PYTHON_EXECUTABLE, PYTHON_FIL
 
 
 class Dependencies:
-    """The methods of an environment that say what goes along with a job."""
+    """The methods of an environment that declare the dependencies of a job."""
 
     _configuration: Configuration
 
@@ -20,7 +20,7 @@ class Dependencies:
         """Make a .py file, a .zip or .egg, or a directory with packages importable where functions run.
 
         On Spark it is shipped to the executors (`addPyFile`), for this and every later job of the session. With
-        `execution.target: local` it is put on this process's path of modules.
+        `execution.target: local` it is added to this process's module search path.
 
         Raises:
             FileNotFoundError: if it does not exist.
@@ -28,14 +28,14 @@ class Dependencies:
         self._append(PYTHON_FILES, [_existing(file_path)])
 
     def add_python_archive(self, archive_path: str, target_dir: str | None = None) -> None:
-        """Ship an archive (.zip, .tar.gz, .tgz, .jar) that is unpacked where functions run; on Spark only.
+        """Ship an archive (.zip, .tar.gz, .tgz, .jar), which is unpacked where functions run; on Spark only.
 
         A function finds it at `pyspark.SparkFiles.get(target_dir)`; on a cluster also as `target_dir` in its working
         directory.
 
         Args:
             archive_path: the archive's path on this machine.
-            target_dir: the name of the directory it is unpacked to; by default the archive's file name.
+            target_dir: the name of the directory for the unpacked archive; by default the archive's file name.
 
         Raises:
             FileNotFoundError: if it does not exist.
@@ -44,11 +44,11 @@ class Dependencies:
         self._append(PYTHON_ARCHIVES, [f"{path}#{target_dir or os.path.basename(path)}"])
 
     def set_python_executable(self, python_exec: str) -> None:
-        """Which Python runs the workers of a Spark session that the job starts: a path on Spark's machines."""
+        """Set the Python that runs the workers of a Spark session started by the job: a path on Spark's machines."""
         self._configuration.write(PYTHON_EXECUTABLE, python_exec)
 
     def set_python_requirements(self, requirements_file_path: str, requirements_cache_dir: str | None = None) -> None:
-        """Install packages on the workers; not available: raises NotImplementedError."""
+        """Install packages on the workers. This is not supported and raises NotImplementedError."""
         raise UnsupportedError(
             "workers do not install packages: install the requirements where Spark's workers run, or pack an "
             "environment (penstock package-env), ship it with add_python_archive and name its Python with "
@@ -56,14 +56,14 @@ class Dependencies:
         )
 
     def add_jars(self, *jars_path: str) -> None:
-        """Jars for a Spark session that the job starts (`spark.jars`), such as those of Spark's own connectors.
+        """Add jars to a Spark session started by the job (`spark.jars`), such as those for Spark's own connectors.
 
-        Penstock runs no JVM code itself: Flink's connectors and functions in Java are of no use to it.
+        Penstock itself runs no JVM code, so Flink's Java connectors and functions have no effect.
         """
         self._append(SPARK_JARS, jars_path)
 
     def add_classpaths(self, *classpaths: str) -> None:
-        """Add URLs to the class path of user code in Java. Penstock runs none, so this raises NotImplementedError."""
+        """Add URLs to the class path of Java user code. Penstock runs none, so this raises NotImplementedError."""
         raise UnsupportedError("Penstock does not run a user's JVM code; add jars for Spark itself with add_jars")
 
     def _append(self, option: Option[Any], values: Iterable[str]) -> None:

@@ -1,8 +1,8 @@
-"""Where programs begin and end: sources, settings, execution (E1).
+"""The environment of a program: sources, settings, execution (E1).
 
-Environments give streams, and streams know their environment. So that neither module needs the other, an environment
-is generic in the streams that it gives, and `stream_of` makes them. All else that gives streams (windows, joins,
-loops, …) is generic in the same way, and gets them from the environment.
+Environments create streams, and streams reference their environment. So that neither module needs the other, an
+environment is generic in its stream type, and `stream_of` creates the streams. Everything else that creates streams
+(windows, joins, loops, …) is generic in the same way, and gets them from the environment.
 """
 
 from __future__ import annotations
@@ -68,12 +68,12 @@ _log = logging.getLogger("penstock.job")
 
 DEFAULT_JOB_NAME = "Penstock Streaming Job"
 
-#: The streams that an environment gives.
+#: The type of the streams that an environment creates.
 StreamT = TypeVar("StreamT", bound=OperatorSettings)
 
 
 class Environment(Dependencies, ABC, Generic[StreamT]):
-    """Collects a program's transformations and runs them; what `StreamExecutionEnvironment` does."""
+    """Collects a program's transformations and runs them; implements `StreamExecutionEnvironment`."""
 
     def __init__(self, configuration: Configuration | None = None) -> None:
         self._configuration = Configuration() if configuration is None else configuration
@@ -85,12 +85,12 @@ class Environment(Dependencies, ABC, Generic[StreamT]):
 
     @abstractmethod
     def stream_of(self, upstreams: tuple[Upstream, ...], type_info: TypeInformation | None = None) -> StreamT:
-        """The stream that reads these; called by streams."""
+        """Create the stream that reads `upstreams`; called by streams."""
 
     # --- settings ----------------------------------------------------------------------------------------------------
 
     def get_configuration(self) -> Configuration:
-        """The settings; changes take effect at the next `execute`."""
+        """Return the settings; changes take effect at the next `execute`."""
         return self._configuration
 
     def configure(self, configuration: Configuration) -> None:
@@ -98,49 +98,49 @@ class Environment(Dependencies, ABC, Generic[StreamT]):
         self._configuration.add_all(configuration)
 
     def get_config(self) -> ExecutionConfig:
-        """The settings of execution, under PyFlink's names."""
+        """Return the execution settings, under PyFlink's names."""
         return ExecutionConfig(self._configuration)
 
     def set_parallelism(self, parallelism: int) -> Self:
-        """How many subtasks an operator has if it sets no number of its own."""
+        """Set the number of subtasks for operators that do not set their own."""
         self._configuration.write(PARALLELISM, parallelism)
         return self
 
     def get_parallelism(self) -> int:
-        """The default parallelism."""
+        """Return the default parallelism."""
         return self._configuration.read(PARALLELISM)
 
     def set_max_parallelism(self, max_parallelism: int) -> Self:
-        """How many key groups keyed state has; fixed for the life of a job's state."""
+        """Set the number of key groups of keyed state; it is fixed for the lifetime of a job's state."""
         self._configuration.write(MAX_PARALLELISM, max_parallelism)
         return self
 
     def get_max_parallelism(self) -> int:
-        """The number of key groups."""
+        """Return the number of key groups."""
         return self._configuration.read(MAX_PARALLELISM)
 
     def set_runtime_mode(self, execution_mode: RuntimeExecutionMode) -> Self:
-        """The tempo in which the program runs: streaming by default; batch, automatic or micro-batch (I1)."""
+        """Set the execution mode of the program: streaming (the default), batch, automatic or micro-batch (I1)."""
         self._configuration.write(RUNTIME_MODE, execution_mode.value)
         return self
 
     def set_buffer_timeout(self, timeout_millis: int | Duration | datetime.timedelta) -> Self:
-        """How old (ms) a network buffer may get before it is sent though not full; 0 sends at once, -1 never."""
+        """Set the age (ms) at which a network buffer is sent even if not full; 0 sends immediately, -1 never."""
         value = timeout_millis if isinstance(timeout_millis, int) else to_millis(timeout_millis)
         self._configuration.write(BUFFER_TIMEOUT_MS, value)
         return self
 
     def get_buffer_timeout(self) -> int:
-        """The buffer time-out in ms."""
+        """Return the buffer timeout in ms."""
         return self._configuration.read(BUFFER_TIMEOUT_MS)
 
     def disable_operator_chaining(self) -> Self:
-        """Run every operator as a task of its own (B4)."""
+        """Run every operator as its own task (B4)."""
         self._configuration.write(OPERATOR_CHAINING_ENABLED, False)
         return self
 
     def is_chaining_enabled(self) -> bool:
-        """Whether operators are chained."""
+        """Return whether operators are chained."""
         return self._configuration.read(OPERATOR_CHAINING_ENABLED)
 
     def enable_checkpointing(
@@ -150,7 +150,7 @@ class Environment(Dependencies, ABC, Generic[StreamT]):
     ) -> Self:
         """Take a checkpoint every `interval` (ms or a duration): state survives failures exactly once (G5, J).
 
-        Below 10 ms there is a warning in the log.
+        An interval below 10 ms logs a warning.
         """
         self.get_checkpoint_config().set_checkpoint_interval(interval)
         if mode is not None:
@@ -158,40 +158,40 @@ class Environment(Dependencies, ABC, Generic[StreamT]):
         return self
 
     def get_checkpoint_interval(self) -> int:
-        """The interval in ms; -1 when checkpointing is off."""
+        """Return the interval in ms; -1 if checkpointing is off."""
         return self.get_checkpoint_config().get_checkpoint_interval()
 
     def get_checkpoint_config(self) -> CheckpointConfig:
-        """The settings of checkpoints."""
+        """Return the checkpoint settings."""
         return CheckpointConfig(self._configuration)
 
     def get_checkpointing_mode(self) -> CheckpointingMode:
-        """The guarantee of checkpoints."""
+        """Return the guarantee of checkpoints."""
         return self.get_checkpoint_config().get_checkpointing_mode()
 
     def get_checkpointing_consistency_mode(self) -> CheckpointingMode:
-        """Another name of `get_checkpointing_mode`."""
+        """Alias of `get_checkpointing_mode`."""
         return self.get_checkpointing_mode()
 
     def is_unaligned_checkpoints_enabled(self) -> bool:
-        """Whether barriers overtake records (G5)."""
+        """Return whether barriers overtake records (G5)."""
         return self.get_checkpoint_config().is_unaligned_checkpoints_enabled()
 
     def is_force_unaligned_checkpoints(self) -> bool:
-        """Whether unaligned checkpoints are forced."""
+        """Return whether unaligned checkpoints are forced."""
         return self.get_checkpoint_config().is_force_unaligned_checkpoints()
 
     def set_default_savepoint_directory(self, directory: str) -> Self:
-        """The directory of savepoints that name none."""
+        """Set the directory for savepoints without one of their own."""
         self._configuration.write(SAVEPOINT_DIR, directory)
         return self
 
     def get_default_savepoint_directory(self) -> str | None:
-        """The directory of savepoints that name none; None when it is not set."""
+        """Return the directory for savepoints without one of their own; None if not set."""
         return self._configuration.read(SAVEPOINT_DIR)
 
     def register_slot_sharing_group(self, slot_sharing_group: SlotSharingGroup) -> Self:
-        """Register a group by its name; a group that is not registered needs only its name.
+        """Register a group by its name; an unregistered group can be used by name alone.
 
         Raises:
             NotImplementedError: for a group with resources of its own.
@@ -200,11 +200,11 @@ class Environment(Dependencies, ABC, Generic[StreamT]):
         return self
 
     def is_chaining_of_operators_with_different_max_parallelism_enabled(self) -> bool:
-        """False: operators of different maximum parallelism are tasks of their own."""
+        """Return False: operators with different maximum parallelism are always separate tasks."""
         return False
 
     def set_restart_strategy(self, restart_strategy_configuration: RestartStrategyConfiguration) -> None:
-        """What to do after a failure."""
+        """Set the restart strategy after a failure."""
         restart_strategy_configuration.apply_to(self._configuration)
 
     @property
@@ -221,7 +221,7 @@ class Environment(Dependencies, ABC, Generic[StreamT]):
         source_name: str,
         type_info: TypeInformation | None = None,
     ) -> StreamT:
-        """A stream of what a source reads, with event time as the strategy says."""
+        """Create a stream of a source's records, with event time as defined by the strategy."""
         transformation = Transformation(
             "Source",
             partial(SourceOperator, source, watermark_strategy),
@@ -241,7 +241,7 @@ class Environment(Dependencies, ABC, Generic[StreamT]):
         source_name: str = "Custom Source",
         type_info: TypeInformation | None = None,
     ) -> StreamT:
-        """The older name of `from_source`, without watermarks; there is one kind of source.
+        """Older name of `from_source`, without watermarks; there is only one kind of source.
 
         Raises:
             TypeError: if it is not a `Source`.
@@ -254,9 +254,9 @@ class Environment(Dependencies, ABC, Generic[StreamT]):
         return self.from_source(source_func, WatermarkStrategy.no_watermarks(), source_name, type_info)
 
     def from_collection(self, collection: Iterable[Any], type_info: TypeInformation | None = None) -> StreamT:
-        """A bounded stream of these values, in their order, from one subtask; with `Types.ROW`, of rows.
+        """Create a bounded stream of these values in their order, from one subtask; with `Types.ROW`, of rows.
 
-        A value that can change is copied: it may change later, and may be there several times.
+        Mutable values are copied, because they may change later or appear several times.
         """
         values = list(collection)
         made = fitting(type_info)
@@ -267,17 +267,17 @@ class Environment(Dependencies, ABC, Generic[StreamT]):
         )
 
     def from_elements(self, *elements: Any) -> StreamT:
-        """A bounded stream of these values."""
+        """Create a bounded stream of these values."""
         return self.from_collection(elements)
 
     def socket_text_stream(self, hostname: str, port: int, delimiter: str = "\n", max_retry: int = 0) -> StreamT:
-        """The text that a server sends, cut at the delimiter; it cannot be replayed after a failure (J).
+        """Create a stream of the text that a server sends, split at the delimiter; not replayable after a failure (J).
 
         Args:
-            hostname: where to connect to.
-            port: of the server.
-            delimiter: what stands between two records.
-            max_retry: how often to connect again, once a second; 0 for never, a negative number for ever.
+            hostname: the host to connect to.
+            port: the port of the server.
+            delimiter: the separator between two records.
+            max_retry: how often to reconnect, once a second; 0 for never, a negative number for no limit.
         """
         source = SocketTextSource(hostname, port, delimiter, max_retry)
         return self.from_source(source, WatermarkStrategy.no_watermarks(), "Socket Stream")
@@ -288,45 +288,45 @@ class Environment(Dependencies, ABC, Generic[StreamT]):
         type_info: TypeInformation | None = None,
         watermark_strategy: WatermarkStrategy | None = None,
     ) -> StreamT:
-        """A stream of the rows of a Spark data frame, as `Row`s with the names of its columns (I1, I2).
+        """Create a stream of the rows of a Spark data frame, as `Row`s with the names of its columns (I1, I2).
 
         With a `Types.TUPLE` they are tuples, with a `Types.ROW_NAMED` rows of those names, and with a basic type the
-        values of the one column. Batch execution on Spark reads the frame where it lies; otherwise Spark writes a copy
-        of it before the job begins, below `execution.checkpointing.dir` when that is set.
+        values of the single column. Batch execution on Spark reads the frame in place; otherwise Spark writes a copy of
+        it before the job begins, below `execution.checkpointing.dir` if that is set.
 
-        A streaming frame (`df.isStreaming`) makes an unbounded stream, in micro-batch execution on Spark: each batch
-        that Spark finds is an epoch, and checkpoints hold how far the frame has been read (docs/micro-batch.md).
+        A streaming frame (`df.isStreaming`) creates an unbounded stream, in micro-batch execution on Spark: each batch
+        that Spark finds is an epoch, and checkpoints record how far the frame has been read (docs/micro-batch.md).
 
         Raises:
-            ConfigurationError: if the type does not fit the columns, or a streaming frame keeps state in Spark or is of
-                a Spark Connect session.
+            ConfigurationError: if the type does not fit the columns, or a streaming frame keeps state in Spark or
+                belongs to a Spark Connect session.
         """
         source = source_of_dataframe(self._configuration, df, type_info)
         strategy = watermark_strategy or WatermarkStrategy.no_watermarks()
         return self.from_source(source, strategy, "Data Frame Source", type_info)
 
     def add(self, transformation: Transformation) -> None:
-        """Add a step to the program; called by streams."""
+        """Add a transformation to the program; called by streams."""
         self._transformations.append(transformation)
         if transformation.sink is not None:
             self._unexecuted.add(transformation)
 
     def mark_internal(self) -> None:
-        """The environment plans a statement, so no pipeline of it is reported as never executed."""
+        """Mark the environment as planning a statement: none of its pipelines is reported as never executed."""
         self._unexecuted.is_internal = True
 
     def has_id(self, uid_hash: str) -> bool:
-        """Whether a step of the program has this id."""
+        """Return whether a transformation of the program has this id."""
         return any(one.uid_hash == uid_hash for one in self._transformations)
 
     def leave_out(self, transformations: list[Transformation]) -> None:
-        """Let `execute` leave out these, which became a data frame, unless another part of the program needs them."""
+        """Let `execute` skip transformations that became a data frame, unless other parts of the program need them."""
         self._left_out.update(transformations)
 
     # --- execution ---------------------------------------------------------------------------------------------------
 
     def job_graph(self, job_name: str | None = None) -> JobGraph:
-        """What would run; raises `ConfigurationError` where the program contradicts itself."""
+        """Return the job graph of the program; raises `ConfigurationError` if the program contradicts itself."""
         self._unexecuted.clear()
         return self._job_graph(job_name)[0]
 
@@ -337,9 +337,9 @@ class Environment(Dependencies, ABC, Generic[StreamT]):
         return build_job_graph(program, self._configuration, self._name(job_name)), caches
 
     def _program(self) -> tuple[list[Transformation], list[Cache]]:
-        """The transformations to run, upstream first, and the caches to fill.
+        """Return the transformations to run, upstream first, and the caches to fill.
 
-        The transformations are those added, those that they need from programs executed before, and the sinks of these
+        The transformations are the added ones, their dependencies in programs executed earlier, and the sinks of these
         caches.
         """
         writers = {id(cache.transformation): (cache, cache.plan()) for cache in self._caches}
@@ -362,7 +362,7 @@ class Environment(Dependencies, ABC, Generic[StreamT]):
         return program, caches
 
     def check_keys(self, keys: Iterable[str] = ()) -> None:
-        """Warn once of each key that no option has, or raise if the configuration is strict; called when a job starts.
+        """Warn once about each unknown key, or raise if the configuration is strict; called when a job starts.
 
         Args:
             keys: keys of options that are not in the configuration, such as options of tables.
@@ -371,7 +371,7 @@ class Environment(Dependencies, ABC, Generic[StreamT]):
         check_keys({*self._configuration.key_set(), *keys}, is_strict, self._reported_keys)
 
     def cache_of(self, upstreams: tuple[Upstream, ...]) -> Cache:
-        """Keep the records of a stream; called by `DataStream.cache`."""
+        """Create a cache for the records of a stream; called by `DataStream.cache`."""
         cache = Cache(upstreams, self._configuration.read(CACHE_DIR))
         self._caches.append(cache)
         return cache
@@ -394,13 +394,13 @@ class Environment(Dependencies, ABC, Generic[StreamT]):
         return [transformation for transformation in self._transformations if transformation not in self._left_out]
 
     def ends_so_far(self) -> tuple[list[str], bool]:
-        """The names of the program's sinks so far, and whether all its input ends; called by streams."""
+        """Return the names of the program's sinks so far, and whether all its input is bounded; called by streams."""
         sinks = list(dict.fromkeys(t.display_name for t in self._ends() if t.sink is not None))
         sources = [t.source for t in upstream_first(self._ends()) if t.source is not None]
         return sinks, all(source.boundedness is Boundedness.BOUNDED for source in sources)
 
     def part_of(self, upstreams: Iterable[Upstream]) -> list[Transformation]:
-        """The part of the program that these streams come from, upstream first; called by streams."""
+        """Return the part of the program that produces these streams, upstream first; called by streams."""
         part = self._above(upstreams)
         check_outside_of_loops(part)
         compile_iterations(part, self._configuration)
@@ -412,35 +412,35 @@ class Environment(Dependencies, ABC, Generic[StreamT]):
         return upstream_first([upstream.transformation for upstream in upstreams])
 
     def plan_of(self, upstreams: Iterable[Upstream]) -> Plan:
-        """The same, to look at."""
+        """Return the plan of that part, for display."""
         part = self._above(upstreams)
         return build_plan(part, self._configuration, self._name(None))
 
     def plan(self, job_name: str | None = None) -> Plan:
-        """What would run, to look at: as text, Mermaid or SVG; in a notebook it shows itself as a picture."""
+        """Return the plan of the program, for display as text, Mermaid or SVG; a notebook renders it as a picture."""
         self._check_not_empty()
         self._unexecuted.clear()
         return build_plan(self._program()[0], self._configuration, self._name(job_name))
 
     def explain(self) -> str:
-        """What would run, as text."""
+        """Return the plan of the program as text."""
         return self.plan().to_text()
 
     def get_execution_plan(self) -> str:
-        """What would run, operator by operator, as JSON in the shape of Flink's plans."""
+        """Return the plan of the program, operator by operator, as JSON in the format of Flink's plans."""
         return self.plan().to_json()
 
     def close(self) -> None:
-        """Forget the program that was not executed, and delete what was cached; running jobs go on."""
+        """Discard the program that was not executed, and delete cached records; running jobs continue."""
         self._unexecuted.clear()
         self._transformations, self._left_out = [], set()
         for cache in self._caches:
             cache.invalidate()
 
     def execute(self, job_name: str | None = None) -> JobExecutionResult:
-        """Run the program and wait for its end; raises `JobExecutionError` when it fails.
+        """Run the program and wait for its end; raises `JobExecutionError` if it fails.
 
-        Ctrl-C cancels it; the option `penstock.on-sigterm` says what SIGTERM does.
+        Ctrl-C cancels it; the option `penstock.on-sigterm` sets the reaction to SIGTERM.
         """
         check_on_sigterm(self._configuration)
         job = self.execute_async(job_name)
@@ -448,9 +448,9 @@ class Environment(Dependencies, ABC, Generic[StreamT]):
             return job.wait()
 
     def execute_async(self, job_name: str | None = None) -> RunningJob:
-        """Run the program and return at once; the environment is ready for the next one, also when this one fails.
+        """Run the program and return at once. The environment is then ready for the next one, even if this one fails.
 
-        With `high-availability.type` it returns when this driver leads the job.
+        With `high-availability.type`, it returns once this driver leads the job.
         """
         if takers:
             takers[-1](self.plan(job_name))

@@ -1,10 +1,13 @@
-"""The tempo in which a program runs."""
+"""The execution mode of a program."""
 
 from enum import Enum
 
 
 class RuntimeExecutionMode(Enum):
-    """Streaming, batch, or batch when all sources are bounded; and, beyond Flink, epoch by epoch."""
+    """The execution modes of Flink, and MICRO_BATCH, a Penstock extension that runs epoch by epoch.
+
+    AUTOMATIC is BATCH if all sources are bounded, and STREAMING otherwise.
+    """
 
     STREAMING = "STREAMING"
     BATCH = "BATCH"

@@ -1,4 +1,4 @@
-"""Expressions over columns, for `DataStream.select` and `filter` and for `WindowedStream.select`."""
+"""Column expressions for `DataStream.select`, `DataStream.filter` and `WindowedStream.select`."""
 
 from penstock.core.columns.expressions import Aggregate, Expression, col, lit
 

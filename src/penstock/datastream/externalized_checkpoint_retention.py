@@ -1,10 +1,10 @@
-"""What becomes of checkpoints when a job is cancelled."""
+"""The retention of checkpoints when a job is cancelled."""
 
 from enum import Enum
 
 
 class ExternalizedCheckpointRetention(Enum):
-    """Delete them, keep them, or never keep them."""
+    """Delete checkpoints on cancellation, retain them, or never retain them."""
 
     DELETE_ON_CANCELLATION = "DELETE_ON_CANCELLATION"
     RETAIN_ON_CANCELLATION = "RETAIN_ON_CANCELLATION"

@@ -1,4 +1,4 @@
-"""What all user functions share."""
+"""The base class of user-defined functions."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from penstock.core.operators.runtime_context import RuntimeContext
 
 
 class Function:
-    """Base of all user functions: `open` runs before the first record, `close` after the last, on every path."""
+    """Base class of user-defined functions. `open` runs before the first record, `close` at the end on every path."""
 
     def open(self, runtime_context: RuntimeContext) -> None:
-        """Get ready: look up state, connect. Runs on the worker, once per subtask and attempt."""
+        """Prepare the function: look up state, open connections. Runs on the worker, once per subtask and attempt."""
 
     def close(self) -> None:
-        """Release what `open` took."""
+        """Release the resources that `open` acquired."""
 
 
 class Subscripted:
-    """A class that may be named with types, as `AsyncFunction[Row, str]` of PyFlink. Nobody looks at them."""
+    """A class that accepts type arguments, like PyFlink's `AsyncFunction[Row, str]`, and ignores them."""
 
     __slots__ = ()
 

@@ -1,4 +1,4 @@
-"""A sink that commits in one place, as two steps of the program: its writers, and its committer."""
+"""A sink that commits in one place, as two operators: its writers and its committer."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _COMMITTER = "{}: Committer"
 
 
 class GlobalSink(DataStreamSink):
-    """The end of a stream; its settings apply to the writers, and its name and uid to the committer too."""
+    """The end of a stream. Its settings apply to the writers; its name and uid also apply to the committer."""
 
     def __init__(self, writer: Transformation, committer: Transformation) -> None:
         super().__init__(writer)
@@ -24,18 +24,18 @@ class GlobalSink(DataStreamSink):
         self.steps = (writer, committer)
 
     def name(self, name: str) -> Self:
-        """What plans, errors and metrics call the writers, and the committer with an addition."""
+        """Set the name of the writers in plans, errors and metrics; the committer is called `<name>: Committer`."""
         self._committer.name = _COMMITTER.format(name)
         return super().name(name)
 
     def uid(self, uid: str) -> Self:
-        """The id under which the writers' state lies in savepoints, and the committer's with an addition."""
+        """Set the id of the writers' state in savepoints; the committer's is `<uid>: Committer`."""
         self._committer.uid = _COMMITTER.format(uid)
         return super().uid(uid)
 
 
 def global_sink(upstreams: tuple[Upstream, ...], sink: Sink[Any]) -> GlobalSink:
-    """Both steps, to be added to the program."""
+    """Return both transformations, ready to be added to the program."""
     writer = Transformation("Sink", partial(CommittableWriterOperator, sink), upstreams, is_stateful=True, sink=sink)
     committer = Transformation(
         _COMMITTER.format("Sink"),

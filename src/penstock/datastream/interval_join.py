@@ -1,4 +1,4 @@
-"""Interval joins of two keyed streams, as they are built (A2).
+"""Interval joins of two keyed streams (A2).
 
 pairs = orders.key_by(order_id).interval_join(payments.key_by(order_id))
 paid = pairs.between(Time.seconds(0), Time.minutes(10)).process(Pay())
@@ -21,7 +21,7 @@ from penstock.plan.transformation import Transformation, Upstream
 
 
 class KeyedPair(Generic[StreamT]):
-    """Two keyed streams to be joined."""
+    """Two keyed streams to join."""
 
     def __init__(self, left: Keyed[StreamT], right: Keyed[StreamT]) -> None:
         for stream in (left, right):
@@ -31,16 +31,16 @@ class KeyedPair(Generic[StreamT]):
         self._right = right
 
     def in_event_time(self) -> Self:
-        """Go by event time, as interval joins do anyway."""
+        """Use event time, which is the default."""
         return self
 
     def in_processing_time(self) -> Self:
-        """Interval joins go by event time alone; raises NotImplementedError."""
+        """Raise `NotImplementedError`: interval joins support event time only."""
         raise UnsupportedError("an interval join works in event time only: give both streams timestamps")
 
 
 class PairInInterval(Generic[StreamT]):
-    """Two keyed streams and the interval that joins them."""
+    """Two keyed streams and the interval of their join."""
 
     def __init__(self, left: Keyed[StreamT], right: Keyed[StreamT], lower_bound_ms: int, upper_bound_ms: int) -> None:
         if lower_bound_ms > upper_bound_ms:
@@ -54,22 +54,22 @@ class PairInInterval(Generic[StreamT]):
         self._late_tags: list[str | None] = [None, None]
 
     def lower_bound_exclusive(self) -> Self:
-        """Leave out pairs exactly at the lower bound."""
+        """Exclude pairs exactly at the lower bound."""
         self._exclusive[0] = True
         return self
 
     def upper_bound_exclusive(self) -> Self:
-        """Leave out pairs exactly at the upper bound."""
+        """Exclude pairs exactly at the upper bound."""
         self._exclusive[1] = True
         return self
 
     def side_output_left_late_data(self, output_tag: OutputTag) -> Self:
-        """Send left records that the watermark has passed to a side output instead of dropping them."""
+        """Send late records of the left stream to a side output instead of dropping them."""
         self._late_tags[0] = output_tag.tag_id
         return self
 
     def side_output_right_late_data(self, output_tag: OutputTag) -> Self:
-        """Send right records that the watermark has passed to a side output instead of dropping them."""
+        """Send late records of the right stream to a side output instead of dropping them."""
         self._late_tags[1] = output_tag.tag_id
         return self
 
@@ -77,7 +77,7 @@ class PairInInterval(Generic[StreamT]):
         """Apply a `ProcessJoinFunction` to every pair, under the pair's key.
 
         Raises:
-            ValueError: if exclusive bounds leave no room between them.
+            ValueError: if the exclusive bounds leave an empty interval.
         """
         lower_ms, upper_ms = self._bounds_ms
         lower_ms += self._exclusive[0]

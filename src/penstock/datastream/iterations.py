@@ -1,16 +1,16 @@
-"""Loops over bounded data: bulk and delta iterations, as Flink's DataSet API has them (A2, I3).
+"""Loops over bounded data: bulk and delta iterations, as in Flink's DataSet API (A2, I3).
 
     ranks = pages.iterate(20)
     sums = links.connect(ranks) ...
     result = ranks.close_with(sums.map(...))
 
-A *superstep* takes the result of the one before and gives the input of the next one. Between `iterate` and
-`close_with`, streams stand for the data of a superstep. The operations on them are the *step*, which is written once
-and runs as a batch job again and again, whatever the program's own mode. The result is a bounded stream. The supersteps
-run when a job that reads the result begins, and they run once for all jobs of the program.
+A *superstep* takes the result of the previous one and produces the input of the next one. Between `iterate` and
+`close_with`, streams represent the data of one superstep. The operations on them form the *step*. It is written once
+and runs as a batch job in every superstep, whatever the execution mode of the program. The result is a bounded stream.
+The supersteps run when a job that reads the result starts, and only once for all jobs of the program.
 
-A step may read other bounded streams, such as a broadcast one: they are computed once, before the first superstep. A
-step has no sinks and no loops of its own; loops may follow each other.
+A step may read other bounded streams, such as a broadcast stream. They are computed once, before the first superstep. A
+step cannot contain sinks or other loops, but loops may follow one another.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from penstock.plan.transformation import Upstream, upstream_first
 
 
 class _Loop(Generic[StreamT]):
-    """What bulk and delta iterations have in common."""
+    """The common part of bulk and delta iterations."""
 
     def __init__(
         self,
@@ -59,11 +59,11 @@ class _Loop(Generic[StreamT]):
         self.is_closed = False
 
     def stream_of(self, role: str) -> tuple[Upstream, ...]:
-        """What stands for the data of this role."""
+        """Return the upstreams that represent the data of this role in the step."""
         return (Upstream(self.heads[role]),)
 
     def register(self, name: str, aggregator: Aggregator[Any]) -> None:
-        """Make an aggregator known."""
+        """Register an aggregator."""
         if not isinstance(aggregator, Aggregator):
             raise WrongTypeError(f"{aggregator!r} is not an Aggregator; see penstock.base.aggregators")
         if name in self.rules.aggregators:
@@ -71,7 +71,7 @@ class _Loop(Generic[StreamT]):
         self.rules.aggregators[name] = aggregator
 
     def register_criterion(self, name: str, aggregator: Aggregator[Any], criterion: Any) -> None:
-        """Make an aggregator known, and let its value end the loop."""
+        """Register an aggregator whose value can end the loop."""
         if not isinstance(criterion, ConvergenceCriterion):
             raise WrongTypeError(f"{criterion!r} is not a ConvergenceCriterion; see penstock.base.aggregators")
         if self.rules.criterion is not None:
@@ -89,7 +89,7 @@ class _Loop(Generic[StreamT]):
         goes_on: str | None,
         key_selector: Callable[[Any], Any] | None = None,
     ) -> StreamT:
-        """The stream of the loop's result."""
+        """Close the loop and return the stream of its result."""
         if self.is_closed:
             raise WrongValueError(f"iteration {self.rules.name!r} is already closed")
         upstreams = {role: stream.upstreams for role, stream in results.items()}
@@ -113,27 +113,27 @@ class BulkLoop(Stream[StreamT]):
         super().__init__(environment, self._loop.stream_of(PARTIAL_SOLUTION), stream.declared_type)
 
     def name(self, name: str) -> Self:
-        """What plans, logs and errors call the iteration."""
+        """Set the name of the iteration in plans, logs and errors."""
         self._loop.rules.name = name
         return super().name(name)
 
     def uid(self, uid: str) -> Self:
-        """Refused, because no savepoint holds the input of a superstep; the result of `close_with` may have a uid."""
+        """Raise `NotImplementedError`: savepoints contain no superstep input. Set the uid on `close_with`'s result."""
         raise UnsupportedError(f"uid {uid!r}: set it on the result of close_with()")
 
     def set_uid_hash(self, uid_hash: str) -> Self:
-        """Refused, as `uid` is."""
+        """Raise `NotImplementedError`, like `uid`."""
         raise UnsupportedError(f"uid hash {uid_hash!r}: set it on the result of close_with()")
 
     def get_max_iterations(self) -> int:
-        """How many supersteps there are at most."""
+        """Return the maximum number of supersteps."""
         return self._loop.rules.max_iterations
 
     def register_aggregator(self, name: str, aggregator: Aggregator[Any]) -> Self:
-        """Let functions of the step use an aggregator (`RuntimeContext.get_iteration_aggregator`).
+        """Register an aggregator for the functions of the step (`RuntimeContext.get_iteration_aggregator`).
 
         Raises:
-            ValueError: if there is one of that name.
+            ValueError: if there is already an aggregator of that name.
         """
         self._loop.register(name, aggregator)
         return self
@@ -141,10 +141,10 @@ class BulkLoop(Stream[StreamT]):
     def register_aggregation_convergence_criterion(
         self, name: str, aggregator: Aggregator[Any], convergence_check: ConvergenceCriterion[Any]
     ) -> Self:
-        """Do the same, and end the iteration when the criterion says so about a superstep's aggregate.
+        """Register an aggregator, and end the iteration when its value after a superstep meets the criterion.
 
         Raises:
-            ValueError: if there is an aggregator of that name, or another criterion.
+            ValueError: if there is already an aggregator of that name, or another criterion.
         """
         self._loop.register_criterion(name, aggregator, convergence_check)
         return self
@@ -152,17 +152,17 @@ class BulkLoop(Stream[StreamT]):
     def close_with(
         self, iteration_result: Stream[StreamT], termination_criterion: Stream[StreamT] | None = None
     ) -> StreamT:
-        """End the step with the input of the next superstep, which after the last one is the result.
+        """Close the step with the input of the next superstep. After the last superstep, this is the result.
 
-        The last superstep is the one that reaches the maximum number, or one in which the termination criterion has no
-        record, or one after which the convergence criterion is met.
+        The last superstep is the one that reaches the maximum number, produces no record in the termination criterion,
+        or meets the convergence criterion.
 
         Args:
             iteration_result: the result of a superstep.
-            termination_criterion: a stream of the step; when it is empty, the superstep is the last one.
+            termination_criterion: a stream of the step; the superstep is the last one if this stream is empty.
 
         Raises:
-            ConfigurationError: if a stream that the step reads never ends.
+            ConfigurationError: if the step reads an unbounded stream.
             NotImplementedError: if the step reads the data of another loop.
         """
         results = {PARTIAL_SOLUTION: iteration_result}
@@ -173,7 +173,7 @@ class BulkLoop(Stream[StreamT]):
 
 
 class DeltaLoop(Generic[StreamT]):
-    """A solution set, of which each superstep replaces a part, and a workset."""
+    """A delta iteration: a workset, and a solution set that each superstep updates in part."""
 
     def __init__(
         self,
@@ -196,7 +196,7 @@ class DeltaLoop(Generic[StreamT]):
 
     @property
     def solution_set(self) -> StreamT:
-        """The solution set at the start of a superstep: one record of each key."""
+        """The solution set at the start of a superstep: one record per key."""
         return self._stream(SOLUTION_SET)
 
     @property
@@ -205,44 +205,44 @@ class DeltaLoop(Generic[StreamT]):
         return self._stream(WORKSET)
 
     def get_solution_set(self) -> StreamT:
-        """The solution set at the start of a superstep: one record of each key."""
+        """Return the solution set at the start of a superstep: one record per key."""
         return self.solution_set
 
     def get_workset(self) -> StreamT:
-        """The workset at the start of a superstep."""
+        """Return the workset at the start of a superstep."""
         return self.workset
 
     def get_max_iterations(self) -> int:
-        """How many supersteps there are at most."""
+        """Return the maximum number of supersteps."""
         return self._loop.rules.max_iterations
 
     def name(self, name: str) -> Self:
-        """What plans, logs and errors call the iteration."""
+        """Set the name of the iteration in plans, logs and errors."""
         self._loop.rules.name = name
         return self
 
     def register_aggregator(self, name: str, aggregator: Aggregator[Any]) -> Self:
-        """Let functions of the step use an aggregator; see `IterativeStream.register_aggregator`."""
+        """Register an aggregator for the functions of the step; see `IterativeStream.register_aggregator`."""
         self._loop.register(name, aggregator)
         return self
 
     def register_aggregation_convergence_criterion(
         self, name: str, aggregator: Aggregator[Any], convergence_check: ConvergenceCriterion[Any]
     ) -> Self:
-        """Do the same, and end the iteration when the criterion says so, whatever is in the workset."""
+        """Register an aggregator, and end the iteration when its value meets the criterion, whatever the workset."""
         self._loop.register_criterion(name, aggregator, convergence_check)
         return self
 
     def close_with(self, solution_set_delta: Stream[StreamT], new_workset: Stream[StreamT]) -> StreamT:
-        """End the step.
+        """Close the step, and return the stream of the solution set after the last superstep.
 
         Args:
-            solution_set_delta: the records that replace those of equal key in the solution set; of several records of
-                one key, the last one counts.
+            solution_set_delta: the records that replace the solution set's records of the same key; of several records
+                of one key, the last one counts.
             new_workset: the workset of the next superstep.
 
         Raises:
-            ConfigurationError: if a stream that the step reads never ends.
+            ConfigurationError: if the step reads an unbounded stream.
             NotImplementedError: if the step reads the data of another loop.
         """
         results = {SOLUTION_SET: solution_set_delta, WORKSET: new_workset}

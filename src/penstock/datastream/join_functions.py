@@ -1,4 +1,4 @@
-"""The functions of joins. PyFlink has no joins, so the names are those of Flink's Java API, in Python's spelling."""
+"""The interfaces of join functions. PyFlink has no joins, so the names are Flink's Java names in Python spelling."""
 
 from __future__ import annotations
 
@@ -13,34 +13,34 @@ __all__ = ["CoGroupFunction", "FlatJoinFunction", "JoinFunction", "ProcessJoinFu
 
 
 class JoinFunction(Function, ABC):
-    """One record out for each pair of a window."""
+    """Produces one record for each pair of a window."""
 
     @abstractmethod
     def join(self, first: Any, second: Any) -> Any:
-        """The record to emit for a pair."""
+        """Return the record to emit for a pair."""
 
 
 class FlatJoinFunction(Function, ABC):
-    """Any number of records out for each pair of a window."""
+    """Produces any number of records for each pair of a window."""
 
     @abstractmethod
     def join(self, first: Any, second: Any) -> Iterable[Any] | None:
-        """The records to emit for a pair; `(OutputTag, value)` for a side output."""
+        """Return the records to emit for a pair; `(OutputTag, value)` for a side output."""
 
 
 class CoGroupFunction(Function, ABC):
-    """Sees all records of a key in a window, of both streams; one of the two lists may be empty."""
+    """Processes all records of a key and window from both streams; one of the two lists may be empty."""
 
     @abstractmethod
     def co_group(self, first: list[Any], second: list[Any]) -> Iterable[Any] | None:
-        """The records to emit; `(OutputTag, value)` for a side output."""
+        """Return the records to emit; `(OutputTag, value)` for a side output."""
 
 
 class ProcessJoinFunction(Function, ABC):
-    """Sees each pair of an interval join, with its timestamps."""
+    """Processes each pair of an interval join, with its timestamps."""
 
     Context: TypeAlias = ProcessJoinContext
 
     @abstractmethod
     def process_element(self, left: Any, right: Any, ctx: ProcessJoinContext) -> Iterable[Any] | None:
-        """The records to emit for a pair; `(OutputTag, value)` for a side output."""
+        """Return the records to emit for a pair; `(OutputTag, value)` for a side output."""

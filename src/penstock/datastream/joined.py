@@ -1,13 +1,13 @@
-"""Window joins and co-groups: two streams that meet by key and window (A2, C1).
+"""Window joins and co-groups of two streams by key and window (A2, C1).
 
     orders.join(payments).where(order_id).equal_to(paid_order).window(TumblingEventTimeWindows.of(...)).apply(Pay())
     orders.co_group(payments).where(...).equal_to(...).window(...).apply(Compare())
     people.join(cities).where(lives_in).equal_to(name).apply(Tell())
 
-Both streams become one, whose records know which stream they come from, and which is windowed as any keyed stream. All
-that windows do (late records, triggers) is therefore the same here. A join gives, for each key and window, each pair;
-records without a partner give nothing. The records that a window holds for a key are kept until it fires. Bounded
-streams need no window: without one all records of a key meet, at the end of both streams.
+Both streams are tagged with their number, merged, and windowed like any keyed stream, so late records and triggers
+behave as in other windows. A join emits every pair of each key and window, and nothing for records without a partner. A
+window keeps the records of a key until it fires. Bounded streams need no window: without one, all records of a key meet
+at the end of both streams.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ from penstock.datastream.windowed import KeyedWindows
 from penstock.plan.iterations import check_bounded
 from penstock.plan.transformation import Transformation, Upstream
 
-#: What a record of the union is: the number of its stream (0 or 1), and the record.
+#: A record of the union: the number of its stream (0 or 1), and the record.
 Tagged = tuple[int, Any]
-#: What is made of the windows with a function, whose results may have a type.
+#: Applies a function, with an optional result type, to the windows.
 _Make: TypeAlias = Callable[[KeyedWindows[StreamT], Any, TypeInformation | None], StreamT]
 
 
 class _TwoStreams(Generic[StreamT]):
-    """Two streams on the way to a common window."""
+    """Two streams without a common window yet."""
 
     def __init__(self, input1: Stream[StreamT], input2: Stream[StreamT]) -> None:
         self._inputs = (input1, input2)
 
     def where(self, key_selector: Any, key_type: TypeInformation | None = None) -> Where[StreamT]:
-        """The key of the first stream's records: a function, or a `KeySelector`."""
+        """Set the key of the first stream's records: a function, or a `KeySelector`."""
         return Where(self._inputs, typed_key(method(key_selector, "get_key"), key_type), self._make)
 
     def _make(self, windowed: KeyedWindows[StreamT], function: Any, output_type: TypeInformation | None) -> StreamT:
@@ -54,21 +54,21 @@ class _TwoStreams(Generic[StreamT]):
 
 
 class Joined(_TwoStreams[StreamT]):
-    """Two streams whose records are to be paired by key and window."""
+    """Two streams to join by key and window."""
 
     def _make(self, windowed: KeyedWindows[StreamT], function: Any, output_type: TypeInformation | None) -> StreamT:
         return windowed.apply(_Pairs(function), output_type).name("Window Join")
 
 
 class CoGrouped(_TwoStreams[StreamT]):
-    """Two streams whose records are to be grouped by key and window."""
+    """Two streams to co-group by key and window."""
 
     def _make(self, windowed: KeyedWindows[StreamT], function: Any, output_type: TypeInformation | None) -> StreamT:
         return windowed.apply(_Groups(function), output_type).name("Co-Group")
 
 
 class Where(Generic[StreamT]):
-    """The first stream has its key; set that of the second with `equal_to`."""
+    """A join whose first stream has its key; `equal_to` sets the key of the second one."""
 
     def __init__(
         self,
@@ -81,13 +81,13 @@ class Where(Generic[StreamT]):
         self._make = make
 
     def equal_to(self, key_selector: Any, key_type: TypeInformation | None = None) -> EqualTo[StreamT]:
-        """The key of the second stream's records: a function, or a `KeySelector`."""
+        """Set the key of the second stream's records: a function, or a `KeySelector`."""
         second = typed_key(method(key_selector, "get_key"), key_type)
         return EqualTo(self._inputs, (self._key_selector, second), self._make)
 
 
 class EqualTo(Generic[StreamT]):
-    """Both streams have their keys; set the windows with `window`, or `apply` a function to bounded streams."""
+    """A join with both keys: set the windows with `window`, or `apply` a function to bounded streams."""
 
     def __init__(
         self,
@@ -100,14 +100,14 @@ class EqualTo(Generic[StreamT]):
         self._make = make
 
     def window(self, assigner: Any) -> WithWindow[StreamT]:
-        """The windows in which records of both streams meet."""
+        """Set the assigner of the windows that join the two streams."""
         return WithWindow(self._windows, assigner, self._make)
 
     def apply(self, function: Any, output_type: TypeInformation | None = None) -> StreamT:
-        """Without windows: all records of a key of both streams, which are bounded; see `WithWindow.apply`.
+        """Apply a function to all records of each key of two bounded streams, without windows; see `WithWindow.apply`.
 
         Raises:
-            ConfigurationError: if a stream comes from a source that never ends.
+            ConfigurationError: if a source is unbounded.
         """
         upstreams = [upstream for stream in self._inputs for upstream in stream.upstreams]
         check_bounded(upstreams, "a join or co-group without windows")
@@ -122,7 +122,7 @@ class EqualTo(Generic[StreamT]):
 
 
 class WithWindow(Generic[StreamT]):
-    """Two streams in common windows; settings made here are those of the windows, and `apply` handles their records."""
+    """Two streams in common windows: set up the windows, then handle their records with `apply`."""
 
     def __init__(
         self,
@@ -140,25 +140,25 @@ class WithWindow(Generic[StreamT]):
         return self
 
     def trigger(self, trigger: Any) -> WithWindow[StreamT]:
-        """When windows fire, instead of the assigner's own rule."""
+        """Set the trigger of the windows, which replaces the assigner's default."""
         return self._set("trigger", trigger)
 
     def evictor(self, evictor: Any) -> WithWindow[StreamT]:
-        """Which records a window gives up before or after it fires; it sees pairs (number of the stream, record)."""
+        """Set an evictor, which removes records before or after a window fires; it sees (stream number, record)."""
         return self._set("evictor", evictor)
 
     def allowed_lateness(self, time_ms: int | Duration | Time | datetime.timedelta) -> WithWindow[StreamT]:
-        """For how long after its end (ms or a duration) a window takes late records, and fires again for each."""
+        """Set how long after its end (ms or a duration) a window accepts late records, and fires again for each."""
         return self._set("allowed_lateness", time_ms)
 
     def side_output_late_data(self, output_tag: OutputTag) -> WithWindow[StreamT]:
-        """Send records that are too late, as (number of the stream: 0 or 1, record), to a side output."""
+        """Send late records to a side output, as (number of the stream: 0 or 1, record)."""
         return self._set("side_output_late_data", output_tag)
 
     def apply(self, function: Any, output_type: TypeInformation | None = None) -> StreamT:
-        """Handle the windows: a join by a `JoinFunction` or `FlatJoinFunction`, a co-group by a `CoGroupFunction`.
+        """Apply a `JoinFunction` or `FlatJoinFunction` (join), or a `CoGroupFunction` (co-group), to the windows.
 
-        A plain callable of two arguments is taken for a `JoinFunction`, or for a `CoGroupFunction`.
+        A plain callable of two arguments is treated as a `JoinFunction`, or as a `CoGroupFunction`.
         """
         windowed = self._windows(self._assigner)
         for name, value in self._settings:
@@ -167,7 +167,7 @@ class WithWindow(Generic[StreamT]):
 
 
 def _tagged(stream: Stream[StreamT], number: int) -> Transformation:
-    """The stream with the number on every record, in its own parallelism and order."""
+    """Return the stream with its number added to every record; parallelism and order are unchanged."""
     transformation = Transformation("Tag", partial(MapOperator, _Tag(number)), stream.upstreams)
     if len(stream.upstreams) == 1:
         upstream = stream.upstreams[0].transformation
@@ -178,7 +178,7 @@ def _tagged(stream: Stream[StreamT], number: int) -> Transformation:
 
 
 class _Tag:
-    """Puts the number of its stream on a record."""
+    """Adds the number of its stream to a record."""
 
     def __init__(self, number: int) -> None:
         self._number = number
@@ -188,7 +188,7 @@ class _Tag:
 
 
 class _TaggedKey:
-    """The key of a tagged record, by its own stream's selector."""
+    """Extracts the key of a tagged record with the selector of its stream."""
 
     def __init__(self, first: Callable[[Any], Any], second: Callable[[Any], Any]) -> None:
         self._selectors = (first, second)
@@ -198,24 +198,24 @@ class _TaggedKey:
 
 
 class _OfBothStreams(WindowFunction[Any, Any, Any, Any]):
-    """A window function around the user's function; opens and closes it."""
+    """A window function that wraps the user-defined function, and opens and closes it."""
 
     def __init__(self, function: Any) -> None:
         self._function = function
 
     def open(self, runtime_context: RuntimeContext) -> None:
-        """Open the user's function."""
+        """Open the user-defined function."""
         if isinstance(self._function, Function):
             self._function.open(runtime_context)
 
     def close(self) -> None:
-        """Close the user's function."""
+        """Close the user-defined function."""
         if isinstance(self._function, Function):
             self._function.close()
 
 
 class _Groups(_OfBothStreams):
-    """Hands a `CoGroupFunction` the records of both streams."""
+    """Passes the records of both streams to a `CoGroupFunction`."""
 
     def apply(self, key: Any, window: Any, inputs: Iterable[Tagged]) -> Iterable[Any]:
         co_group: Callable[..., Iterable[Any] | None] = method(self._function, "co_group")
@@ -224,7 +224,7 @@ class _Groups(_OfBothStreams):
 
 
 class _Pairs(_OfBothStreams):
-    """Hands a `JoinFunction` or `FlatJoinFunction` each pair."""
+    """Passes each pair to a `JoinFunction` or `FlatJoinFunction`."""
 
     def apply(self, key: Any, window: Any, inputs: Iterable[Tagged]) -> Iterable[Any]:
         first, second = _apart(inputs)

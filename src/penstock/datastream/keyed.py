@@ -1,4 +1,4 @@
-"""What streams partitioned by key have besides: their key, and running aggregates of each key's records (A1, A2)."""
+"""Keyed streams: the key, and running aggregates of each key's records (A1, A2)."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ class Keyed(Stream[StreamT]):
 
     @property
     def key_selector(self) -> Callable[[Any], Any]:
-        """The function that takes the key out of a record."""
+        """The function that extracts the key of a record."""
         return self._key_selector
 
     def reduce(self, func: Any) -> StreamT:
-        """Fold each record into its key's value; emits the new value for every record."""
+        """Fold each record into its key's value, and emit the new value for every record."""
         refuse_generator_function(func, "reduce")
         factory = partial(KeyedReduceOperator, func, self._key_selector, self.declared_type)
         return self._add("Keyed Reduce", factory, is_stateful=True, keeps_type=True)
 
     def sum(self, position_to_sum: int | str = 0) -> StreamT:
-        """The running sum of a field, in the key's first record, whose other fields stay.
+        """Compute the running sum of a field; the other fields keep the values of the key's first record.
 
         Args:
             position_to_sum: the field by position, in tuples, lists, rows and dataclasses; or by name, in rows, named
@@ -41,19 +41,19 @@ class Keyed(Stream[StreamT]):
         return self._accumulate(self.AccumulateType.SUM, position_to_sum)
 
     def min(self, position_to_min: int | str = 0) -> StreamT:
-        """The least of a field so far, in the key's first record, whose other fields stay; the field as for `sum`."""
+        """Compute the running minimum of a field (see `sum`); other fields come from the key's first record."""
         return self._accumulate(self.AccumulateType.MIN, position_to_min)
 
     def max(self, position_to_max: int | str = 0) -> StreamT:
-        """The greatest of a field so far, in the key's first record, whose others stay; the field as for `sum`."""
+        """Compute the running maximum of a field (see `sum`); other fields come from the key's first record."""
         return self._accumulate(self.AccumulateType.MAX, position_to_max)
 
     def min_by(self, position_to_min_by: int | str = 0) -> StreamT:
-        """The record with the least field so far, whole; the first one of several. The field as for `sum`."""
+        """Emit the whole record with the smallest field so far (see `sum`), the first one in case of ties."""
         return self._accumulate(self.AccumulateType.MIN_BY, position_to_min_by)
 
     def max_by(self, position_to_max_by: int | str = 0) -> StreamT:
-        """The record with the greatest field so far, whole; the first one of several. The field as for `sum`."""
+        """Emit the whole record with the greatest field so far (see `sum`), the first one in case of ties."""
         return self._accumulate(self.AccumulateType.MAX_BY, position_to_max_by)
 
     def _accumulate(self, kind: AccumulateType, field: int | str) -> StreamT:

@@ -1,4 +1,4 @@
-"""Functions that need a key, on streams that have none."""
+"""Checks for functions that need a key on streams without one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from penstock.base.errors import MisuseError
 
 
 def check_needs_no_key(function: Any, keyed_class: type, plain_class: type, remedy: str) -> None:
-    """Raise where a function that works on keys is given to a stream without.
+    """Check that a function for keyed streams is not applied to a stream without a key.
 
     Raises:
         MisuseError: if the function is of `keyed_class` but not also of `plain_class`; the message names the remedy.

@@ -1,4 +1,4 @@
-"""What a program may say about the operator that made a stream, or about a sink: name, ids, parallelism, chaining."""
+"""Settings of the operator that produces a stream, or of a sink: name, ids, parallelism, chaining."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ _UID_HASH = re.compile("[0-9A-Fa-f]{32}")
 
 
 class OperatorSettings(ABC):
-    """The settings that every operator has. Each method returns the object itself, so that calls can be chained."""
+    """The settings of every operator. Each method returns the object itself, so calls can be chained."""
 
     @property
     @abstractmethod
     def _transformation(self) -> Transformation:
-        """The step of the program that the settings are for; raises `TypeError` if there is none."""
+        """The transformation that the settings apply to; raises `TypeError` for a union."""
 
     def name(self, name: str) -> Self:
-        """What plans, errors and metrics call the operator."""
+        """Set the operator's name in plans, errors and metrics."""
         self._transformation.name = name
         return self
 
     def uid(self, uid: str) -> Self:
-        """The id under which the operator's state lies in savepoints; unique in the job (H3)."""
+        """Set the id of the operator's state in savepoints; unique in the job (H3)."""
         self._transformation.uid = uid
         return self
 
     def set_uid_hash(self, uid_hash: str) -> Self:
-        """The operator's id itself, 32 hexadecimal digits: to find the state of an operator that had no uid (H3).
+        """Set the operator id itself, 32 hexadecimal digits, to restore the state of an operator without a uid (H3).
 
         Raises:
             ValueError: if it is not 32 hexadecimal digits.
@@ -45,12 +45,12 @@ class OperatorSettings(ABC):
         return self
 
     def set_description(self, description: str) -> Self:
-        """A longer text for plans; the name stays the short one."""
+        """Set a longer text for plans; the short name is unchanged."""
         self._transformation.description = description
         return self
 
     def set_parallelism(self, parallelism: int) -> Self:
-        """How many subtasks the operator has.
+        """Set the number of subtasks of the operator.
 
         Raises:
             ValueError: if it is less than 1.
@@ -61,10 +61,10 @@ class OperatorSettings(ABC):
         return self
 
     def set_max_parallelism(self, max_parallelism: int) -> Self:
-        """How many key groups the operator's state has, 1 to 32,768; the bound of its parallelism.
+        """Set the number of key groups of the operator's state, 1 to 32,768. It limits the parallelism.
 
         Raises:
-            ValueError: if it is out of these bounds.
+            ValueError: if it is out of this range.
         """
         if not 1 <= max_parallelism <= 1 << 15:
             raise WrongValueError(f"maximum parallelism must be between 1 and {1 << 15}, not {max_parallelism}")
@@ -72,15 +72,15 @@ class OperatorSettings(ABC):
         return self
 
     def force_non_parallel(self) -> Self:
-        """Run one subtask, whatever is set elsewhere, and never more when the job is rescaled."""
+        """Run the operator with one subtask, whatever other settings say, and never more after rescaling."""
         self._transformation.parallelism = self._transformation.max_parallelism = 1
         return self
 
     def set_buffer_timeout(self, timeout_millis: int | Duration | datetime.timedelta) -> Self:
-        """How old (ms) a network buffer of what the operator emits may get before it is sent though not full.
+        """Set the age (ms) at which a network buffer with the operator's output is sent even if it is not full.
 
-        0 sends buffers at once, -1 sends only full ones (and what is left when the task has nothing else to do). A task
-        sends the buffers of all operators that are chained in it by the shortest of their times.
+        0 sends buffers at once, -1 sends only full ones (and the rest when the task has nothing else to do). A task
+        uses the shortest timeout of the operators that are chained in it.
 
         Raises:
             ValueError: if it is less than -1.
@@ -92,7 +92,7 @@ class OperatorSettings(ABC):
         return self
 
     def start_new_chain(self) -> Self:
-        """Begin a task of its own, in which operators after this one may run too (B4)."""
+        """Start a new task with this operator; later operators may be chained to it (B4)."""
         self._transformation.chaining = Chaining.HEAD
         return self
 
@@ -102,13 +102,13 @@ class OperatorSettings(ABC):
         return self
 
     def slot_sharing_group(self, slot_sharing_group: str | SlotSharingGroup) -> Self:
-        """Share slots only with operators of this group (E3); operators after this one follow unless they set another.
+        """Share slots only with operators of this group (E3). Downstream operators inherit it unless they set another.
 
         For each group, a job needs as many slots as the highest parallelism in it. By default, all operators are in the
         group `default`.
 
         Raises:
-            NotImplementedError: for a group with resources of its own.
+            NotImplementedError: if the group requests resources.
         """
         group = slot_sharing_group
         if not isinstance(group, str):

@@ -1,4 +1,4 @@
-"""How records travel from the subtasks of one operator to those of the next (A2, B1)."""
+"""Partitioning: how records travel from the subtasks of one operator to the next operator's (A2, B1)."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ from penstock.datastream.stream import Stream
 
 
 class Partitioning(Stream[StreamT]):
-    """A stream whose records can be sent to the next operator's subtasks in another way."""
+    """A stream that can be repartitioned for the next operator."""
 
     def _partitioned(self, partitioner: Partitioner) -> StreamT:
         return self._environment.stream_of(self._upstreams_by(partitioner), self._type_info)
 
     def rebalance(self) -> StreamT:
-        """Deal records out evenly, round robin."""
+        """Distribute records evenly, round robin."""
         return self._partitioned(RebalancePartitioner())
 
     def rescale(self) -> StreamT:
-        """Deal records out round robin among neighbours only: each subtask of the narrower side has its own group.
+        """Distribute records round robin within groups: each subtask of the side with fewer subtasks has its own group.
 
-        From parallelism 2 to 4, the first subtask feeds the first two and the second one the others; back from 4 to 2,
-        each of the two reads from its own two. This is cheaper than `rebalance`, but evens out load within a group
-        only.
+        From parallelism 2 to 4, the first subtask feeds the first two subtasks and the second feeds the others; from 4
+        to 2, each of the two reads from its own two. This is cheaper than `rebalance`, but balances the load within a
+        group only.
         """
         return self._partitioned(RescalePartitioner())
 
     def shuffle(self) -> StreamT:
-        """Send each record to a random subtask, uniformly; each sender draws the same random numbers in every run."""
+        """Send each record to a random subtask, uniformly. Each sender draws the same random numbers in every run."""
         return self._partitioned(ShufflePartitioner())
 
     def partition_custom(

@@ -1,7 +1,7 @@
-"""A program that is only looked at: the first job that it would run ends it, with the job's plan.
+"""Support for showing a program's plan without running it: the first `execute()` takes the plan and ends the program.
 
-`penstock info` sets the taker in a process of its own. The program stops where it would execute, by an exception that
-no `except Exception` of its own takes for a failure.
+`penstock info` sets the callback in a process of its own. The exception that ends the program is not an `Exception`, so
+the program's own `except Exception` does not catch it.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from typing import Final
 
 from penstock.plan.description import Plan
 
-#: Called with the plan in place of running the job; empty where programs run.
+#: Called with the plan instead of running the job; empty in programs that run.
 takers: Final[list[Callable[[Plan], None]]] = []
 
 
 class PlanTaken(BaseException):
-    """The program has come to its first job, and is not to go on."""
+    """Raised at the first `execute()` when only the plan is wanted."""

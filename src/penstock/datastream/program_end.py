@@ -1,9 +1,9 @@
-"""What a program says at its end when it has left something undone: steps never executed, jobs that still run.
+"""Warnings at the end of a program about unfinished work: pipelines never executed, jobs still running.
 
-Only a script says so. A notebook or an interpreter's prompt does not, because its user looks at things there, and a
-test run does not, because it builds programs to look at them. Neither does a forked process, nor a program that fails,
-whose traceback says more. An environment may be gone by then, so this module keeps only that it had sinks, and what
-they are called.
+Only scripts warn. Notebooks and interactive interpreters do not, because their users inspect objects there. Test runs
+do not, because tests build programs only to inspect them. Forked processes do not, and neither do programs that fail,
+because the traceback says more. An environment may have been collected by then, so this module holds only weak
+references to its sinks, and their names.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ _QUIET_WITH: Final = ("IPython", "pytest", "_pytest")
 
 
 class Unexecuted:
-    """The sinks of one environment that no job has had yet."""
+    """The sinks of one environment that no job has executed yet."""
 
     def __init__(self) -> None:
         self._sinks: list[tuple[weakref.ref[Transformation], str]] = []
-        #: whether the environment is not the program's own, but made to plan a statement
+        #: whether the environment is not the program's own, but was created to plan a statement
         self.is_internal = False
 
     def add(self, sink: Transformation) -> None:
-        """Note another sink of the program, whose name may still change."""
+        """Add a sink of the program, whose name may still change."""
         if self.is_internal:
             return
         if not self._sinks:
@@ -42,20 +42,20 @@ class Unexecuted:
         self._sinks.append((weakref.ref(sink), sink.display_name))
 
     def names(self) -> str:
-        """What the sinks are called; by their kind where nothing else is left of them."""
+        """Return the names of the sinks; for collected sinks, the names at the time of `add`."""
         found = [(ref(), name) for ref, name in self._sinks]
         names = dict.fromkeys(name if sink is None else sink.display_name for sink, name in found)
         return ", ".join(map(repr, names))
 
     def clear(self) -> None:
-        """They were executed, looked at, or given up."""
+        """Remove all sinks: they were executed, inspected, or dropped."""
         if self._sinks:
             self._sinks = []
             _left.unexecuted.remove(self)
 
 
 class _Left:
-    """What is undone at present, in this process."""
+    """The unfinished work of this process."""
 
     def __init__(self) -> None:
         self.unexecuted: list[Unexecuted] = []
@@ -63,17 +63,17 @@ class _Left:
         self._pid = 0
 
     def listen(self) -> None:
-        """Be the first to hear of the end, before the handlers that then end jobs and sessions."""
+        """Register `tell` as the first exit handler, so that it runs before the handlers that end jobs and sessions."""
         self._pid = os.getpid()
         atexit.unregister(self.tell)
         atexit.register(self.tell)
 
     def tell(self) -> None:
-        """The end has come."""
+        """Log warnings about unfinished work at the end of the program."""
         if os.getpid() != self._pid or _is_quiet():
             return
         unexecuted = list(self.unexecuted)
-        # One that has just ended may not have been taken out yet.
+        # A job that has just ended may not have been removed yet.
         jobs = [name for job, name in list(self.jobs.items()) if not job.get_job_execution_result().done()]
         if unexecuted or jobs:
             log_to_stderr_by_default()
@@ -93,7 +93,7 @@ _left = _Left()
 
 
 def watch(job: RunningJob, name: str) -> None:
-    """A job has begun, and runs until its result is there."""
+    """Track a running job until its result is available."""
     _left.jobs[job] = name
     _left.listen()
     job.get_job_execution_result().add_done_callback(lambda _: _left.jobs.pop(job, None))

@@ -1,4 +1,4 @@
-"""The type of records of which only some fields are kept."""
+"""The type of records projected to some of their fields."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from penstock.base.typeinfo import RowTypeInfo, TupleTypeInfo, TypeInformation, 
 
 
 def projected_type(type_info: TypeInformation | None, indexes: Sequence[int]) -> TypeInformation | None:
-    """The type of the fields at these positions; None where it is not known which there are.
+    """Return the type with only the fields at these positions; None if the fields of the type are unknown.
 
     Raises:
         ValueError: if a position is beyond the type's last field.

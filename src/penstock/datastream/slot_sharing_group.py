@@ -14,7 +14,7 @@ class MemorySize:
     """An amount of memory.
 
     Args:
-        bytes_size: in bytes.
+        bytes_size: the amount in bytes.
 
     Raises:
         ValueError: if it is negative.
@@ -27,27 +27,27 @@ class MemorySize:
 
     @staticmethod
     def of_mebi_bytes(mebi_bytes: int) -> MemorySize:
-        """This many times 1,048,576 bytes."""
+        """Create a size of this many MiB (1,048,576 bytes)."""
         return MemorySize(mebi_bytes << 20)
 
     def get_bytes(self) -> int:
-        """In bytes."""
+        """Return the size in bytes."""
         return self._bytes
 
     def get_kibi_bytes(self) -> int:
-        """In whole KiB."""
+        """Return the size in whole KiB."""
         return self._bytes >> 10
 
     def get_mebi_bytes(self) -> int:
-        """In whole MiB."""
+        """Return the size in whole MiB."""
         return self._bytes >> 20
 
     def get_gibi_bytes(self) -> int:
-        """In whole GiB."""
+        """Return the size in whole GiB."""
         return self._bytes >> 30
 
     def get_tebi_bytes(self) -> int:
-        """In whole TiB."""
+        """Return the size in whole TiB."""
         return self._bytes >> 40
 
     def __eq__(self, other: object) -> bool:
@@ -67,10 +67,10 @@ class MemorySize:
 
 
 class SlotSharingGroup:
-    """A group of operators that share slots; made by `SlotSharingGroup.builder(name).build()`.
+    """A group of operators that share slots; created by `SlotSharingGroup.builder(name).build()`.
 
-    The resources of a group are what its user asks for. Slots of Penstock are Spark tasks, which are all alike, so an
-    environment refuses a group that has resources. The size of slots is set with `spark.executor.memory` and its like.
+    A group can request resources. Slots of Penstock are Spark tasks, which are all equal, so an environment rejects a
+    group that requests resources. Set the size of slots with `spark.executor.memory` and similar options.
     """
 
     def __init__(
@@ -91,38 +91,38 @@ class SlotSharingGroup:
 
     @staticmethod
     def builder(name: str) -> SlotSharingGroup.Builder:
-        """A builder of a group with this name."""
+        """Return a builder of a group with this name."""
         return SlotSharingGroup.Builder(name)
 
     def get_name(self) -> str:
-        """The name, by which operators join."""
+        """Return the name, which operators use to join the group."""
         return self._name
 
     def get_cpu_cores(self) -> float | None:
-        """How many cores a slot is to have; None for no wish."""
+        """Return the requested number of CPU cores of a slot; None if not requested."""
         return self._cpu_cores
 
     def get_task_heap_memory(self) -> MemorySize | None:
-        """The heap memory of a slot; None for no wish."""
+        """Return the requested heap memory of a slot; None if not requested."""
         return self._task_heap_memory
 
     def get_task_off_heap_memory(self) -> MemorySize | None:
-        """The memory of a slot off the heap; None for no wish."""
+        """Return the requested off-heap memory of a slot; None if not requested."""
         return self._task_off_heap_memory
 
     def get_managed_memory(self) -> MemorySize | None:
-        """The managed memory of a slot; None for no wish."""
+        """Return the requested managed memory of a slot; None if not requested."""
         return self._managed_memory
 
     def get_external_resources(self) -> dict[str, float]:
-        """Other resources of a slot, by name."""
+        """Return the other requested resources of a slot, by name."""
         return dict(self._external_resources)
 
     def check_is_available(self) -> SlotSharingGroup:
-        """The group itself, if it asks for no resources.
+        """Return the group itself if it requests no resources.
 
         Raises:
-            NotImplementedError: if it has resources.
+            NotImplementedError: if it requests resources.
         """
         wishes = (self._cpu_cores, self._task_heap_memory, self._task_off_heap_memory, self._managed_memory)
         if self._external_resources or any(wish is not None for wish in wishes):
@@ -139,42 +139,42 @@ class SlotSharingGroup:
             self._group = SlotSharingGroup(name)
 
         def set_cpu_cores(self, cpu_cores: float) -> Self:
-            """How many cores a slot is to have."""
+            """Set the number of CPU cores of a slot."""
             self._group._cpu_cores = cpu_cores
             return self
 
         def set_task_heap_memory(self, task_heap_memory: MemorySize) -> Self:
-            """The heap memory of a slot."""
+            """Set the heap memory of a slot."""
             self._group._task_heap_memory = task_heap_memory
             return self
 
         def set_task_heap_memory_mb(self, task_heap_memory_mb: int) -> Self:
-            """The heap memory of a slot in MiB."""
+            """Set the heap memory of a slot in MiB."""
             return self.set_task_heap_memory(MemorySize.of_mebi_bytes(task_heap_memory_mb))
 
         def set_task_off_heap_memory(self, task_off_heap_memory: MemorySize) -> Self:
-            """The memory of a slot off the heap."""
+            """Set the off-heap memory of a slot."""
             self._group._task_off_heap_memory = task_off_heap_memory
             return self
 
         def set_task_off_heap_memory_mb(self, task_off_heap_memory_mb: int) -> Self:
-            """The memory of a slot off the heap in MiB."""
+            """Set the off-heap memory of a slot in MiB."""
             return self.set_task_off_heap_memory(MemorySize.of_mebi_bytes(task_off_heap_memory_mb))
 
         def set_managed_memory(self, managed_memory: MemorySize) -> Self:
-            """The managed memory of a slot."""
+            """Set the managed memory of a slot."""
             self._group._managed_memory = managed_memory
             return self
 
         def set_managed_memory_mb(self, managed_memory_mb: int) -> Self:
-            """The managed memory of a slot in MiB."""
+            """Set the managed memory of a slot in MiB."""
             return self.set_managed_memory(MemorySize.of_mebi_bytes(managed_memory_mb))
 
         def set_external_resource(self, name: str, value: float) -> Self:
-            """Another resource of a slot."""
+            """Set the amount of another resource of a slot."""
             self._group._external_resources[name] = value
             return self
 
         def build(self) -> SlotSharingGroup:
-            """The group."""
+            """Return the group."""
             return self._group

@@ -1,4 +1,4 @@
-"""State: descriptors to declare it, the keyed states that `RuntimeContext` gives, broadcast and operator state."""
+"""State: its descriptors, the keyed states that `RuntimeContext` returns, broadcast state and operator state."""
 
 from penstock.state.broadcast_state import BroadcastState, ReadOnlyBroadcastState
 from penstock.state.descriptors import (

@@ -1,4 +1,4 @@
-"""What every stream has: the operator that made it, its type, its environment, and steps to be added after it."""
+"""The base class of streams: the operator that produces a stream, its type, its environment, and adding operators."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from penstock.plan.transformation import Transformation, Upstream
 
 
 class Stream(OperatorSettings, Generic[StreamT]):
-    """A stream of records: the output of one transformation, or several as a union.
+    """A stream of records: the output of one transformation, or of several as a union.
 
-    Steps after it give the streams of its environment.
+    Operators added to it produce streams of the environment's stream class.
     """
 
     def __init__(
@@ -38,33 +38,33 @@ class Stream(OperatorSettings, Generic[StreamT]):
         return self._upstreams[0].transformation
 
     def get_name(self) -> str:
-        """The operator's name."""
+        """Return the operator's name."""
         return self._transformation.display_name
 
     def get_type(self) -> TypeInformation:
-        """The type of the records if the program declares one, else `Types.PICKLED_BYTE_ARRAY()`, which is any."""
+        """Return the declared type of the records, else `Types.PICKLED_BYTE_ARRAY()`, which fits any record."""
         declared = self._type_info or self._upstreams[0].transformation.output_type
         return Types.PICKLED_BYTE_ARRAY() if declared is None else declared
 
     @property
     def upstreams(self) -> tuple[Upstream, ...]:
-        """What the stream reads; for code that adds transformations."""
+        """The outputs that the stream consists of; for code that adds transformations."""
         return self._upstreams
 
     def get_execution_environment(self) -> Environment[StreamT]:
-        """The environment that the stream belongs to."""
+        """Return the environment of the stream."""
         return self._environment
 
     def get_execution_config(self) -> ExecutionConfig:
-        """The execution settings of the environment."""
+        """Return the execution settings of the environment."""
         return self._environment.get_config()
 
     def plan(self) -> Plan:
-        """The plan of this stream, to look at: as text, Mermaid or SVG; in a notebook, a picture."""
+        """Return the plan of this stream: as text, Mermaid or SVG; in a notebook, a picture."""
         return self._environment.plan_of(self._upstreams)
 
     def explain(self) -> str:
-        """The plan of this stream, as text: tasks, the operators chained in each, and how records travel."""
+        """Return the plan of this stream as text: tasks, the operators chained in each, and how records travel."""
         return self.plan().to_text()
 
     def _repr_html_(self) -> str:
@@ -72,7 +72,7 @@ class Stream(OperatorSettings, Generic[StreamT]):
 
     @property
     def declared_type(self) -> TypeInformation | None:
-        """The type of the records where the program says one."""
+        """The type of the records if the program declares it."""
         return self._type_info or self._upstreams[0].transformation.output_type
 
     def _upstreams_by(self, partitioner: Partitioner) -> tuple[Upstream, ...]:

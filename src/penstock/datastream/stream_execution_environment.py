@@ -1,4 +1,4 @@
-"""Where programs begin and end, at PyFlink's place (E1)."""
+"""The entry point of programs, under PyFlink's module name (E1)."""
 
 from penstock.datastream.data_stream import StreamExecutionEnvironment
 

@@ -1,4 +1,4 @@
-"""Where the records of a stream go: to sinks, to the program itself, to data frames (A2, I2)."""
+"""The outputs of a stream: sinks, the program itself, data frames (A2, I2)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class StreamOutput(Stream[StreamT]):
         return DataStreamSink(self._sink_transformation("Sink", sink))
 
     def add_sink(self, sink_func: Sink[Any]) -> DataStreamSink:
-        """The older name of `sink_to`; there is one kind of sink.
+        """Write the records to a sink; the older name of `sink_to`.
 
         Raises:
             TypeError: if it is not a `Sink`.
@@ -47,10 +47,10 @@ class StreamOutput(Stream[StreamT]):
         return self.sink_to(sink_func)
 
     def print(self, sink_identifier: str | None = None) -> DataStreamSink:
-        """Print the records on the program's standard output, with the subtask's number when there are several.
+        """Print the records to the program's standard output, with the subtask's number if there are several subtasks.
 
-        Records of a declared type look as in Flink: `+I[1, a]` for a ROW, `(1,a)` for a TUPLE; others as `str` writes
-        them.
+        Records of a declared type are formatted as in Flink: `+I[1, a]` for a ROW, `(1,a)` for a TUPLE. Others are
+        formatted with `str`.
         """
         return DataStreamSink(self._sink_transformation("Print", PrintSink(sink_identifier, self.declared_type)))
 
@@ -60,10 +60,10 @@ class StreamOutput(Stream[StreamT]):
         return transformation
 
     def collect(self, limit: int | None = None) -> list[Any]:
-        """Run the program and collect the records of this stream, all of them or at most `limit`.
+        """Run the program and return the records of this stream: all of them, or at most `limit`.
 
-        Without a limit this waits for the end of the job, so it never returns if the stream never ends.
-        `execute_and_collect` says what becomes of the rest of the job at the limit.
+        Without a limit this waits for the end of the job, so it never returns if the stream is unbounded.
+        `execute_and_collect` describes the end of the job at the limit.
         """
         if limit is not None:
             return list(self.execute_and_collect(limit=limit))
@@ -71,19 +71,18 @@ class StreamOutput(Stream[StreamT]):
             return list(results)
 
     def to_dataframe(self, schema: Any = None) -> Any:
-        """The records as a Spark data frame, for further work in Spark; for batch execution (I2).
+        """Return the records as a Spark data frame, for further processing in Spark; for batch execution (I2).
 
-        As with any data frame, nothing runs until Spark is asked for a result, and then it runs each time. A frame that
-        is used several times may be cached. `execute` leaves out what leads only to data frames.
+        Like any data frame, it runs only when Spark needs a result, and again for each result. Cache a frame that is
+        used several times. `execute` skips operators that lead only to data frames.
 
         Args:
             schema: the columns, as DDL such as `"name STRING, count BIGINT"` or a `StructType`. Records are rows,
                 tuples or dicts with one field for each column, or single values for one column. None if the
-                `output_type` of the operator before gives the columns, or if the records are those of a data frame.
+                `output_type` of the previous operator defines the columns, or if the records come from a data frame.
 
         Raises:
-            ConfigurationError: if nothing says what the columns are, or the program is not for batch execution on
-                Spark.
+            ConfigurationError: if the columns are unknown, or the program is not for batch execution on Spark.
         """
         above = self._environment.part_of(self._upstreams)
         frame = dataframe_of(self._upstreams, above, self._environment.get_configuration(), schema)
@@ -93,14 +92,14 @@ class StreamOutput(Stream[StreamT]):
     def execute_and_collect(
         self, job_execution_name: str | None = None, limit: int | None = None
     ) -> CloseableIterator | list[Any]:
-        """Run the program and collect the records: an iterator, or with `limit` a list of at most this many.
+        """Run the program and return the records: an iterator or, with `limit`, a list of at most this many records.
 
-        One subtask collects, so the records of each subtask of this stream arrive in the order in which it emits them.
-        With checkpoints on, each record arrives exactly once, when the checkpoint that covers it has completed. With a
-        limit, records arrive at once, and after a failure perhaps again.
+        One subtask collects, so the records of each subtask of this stream arrive in the order of their emission. With
+        checkpointing, each record arrives exactly once, when the checkpoint that covers it has completed. With a limit,
+        records arrive at once, and may arrive again after a failure.
 
-        At the limit the job is cancelled, unless it is bounded and the program has other sinks: then it goes on to its
-        end, so that they get all records. A warning names the sinks that are cancelled with a job that never ends.
+        At the limit, the job is cancelled, unless it is bounded and the program has other sinks: then it runs to its
+        end, so that they get all records. A warning names the sinks that are cancelled with an unbounded job.
 
         Raises:
             ValueError: if the limit is less than 1.
@@ -112,12 +111,13 @@ class StreamOutput(Stream[StreamT]):
         return results if limit is None else results.take(limit, is_bounded)
 
     def _results(self, job_name: str | None, has_limit: bool) -> tuple[CloseableIterator, bool]:
-        """Run the program; return its results, and whether it ends."""
+        """Run the program; return its results, and whether it is bounded."""
         other_sinks, is_bounded = self._environment.ends_so_far()
         results = CloseableIterator(other_sinks)
         immediate = has_limit or not self._environment.is_checkpointed
         collect = self._sink_transformation("Collect", CollectSink(immediate))
-        # One subtask for all: several would share the records of one producer, and hand them over in any order.
+        # One subtask collects all records: several would split the records of one producer and deliver them in any
+        # order.
         collect.inputs = tuple(replace(upstream, partitioner=None) for upstream in self._upstreams)
         collect.parallelism = 1
         collect.client_handler = results.on_frame

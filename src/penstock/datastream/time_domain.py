@@ -1,4 +1,4 @@
-"""Which time a timer goes by."""
+"""The time domain of a timer: event time or processing time."""
 
 from penstock.core.operators.record.process import TimeDomain
 

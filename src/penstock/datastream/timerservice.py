@@ -1,4 +1,4 @@
-"""Times and timers of process functions."""
+"""Access to time and timers in process functions."""
 
 from penstock.core.operators.record.process import TimerService
 

@@ -1,6 +1,6 @@
-"""Windows: assigners, triggers and evictors under the names of PyFlink (C1).
+"""Windows: assigners, triggers and evictors under PyFlink's names (C1).
 
-Evictors and cumulative windows are not in PyFlink; they are called as in the Java API and in SQL.
+Evictors and cumulative windows are not in PyFlink; their names come from the Java API and from SQL.
 """
 
 from penstock.core.windowing.assigners import MergingWindowAssigner, WindowAssigner

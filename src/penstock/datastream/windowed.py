@@ -1,4 +1,4 @@
-"""Streams cut into windows, and the ways to aggregate them (C1)."""
+"""Windowed streams and their aggregations (C1)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from penstock.plan.windows import ColumnWindowNode, WindowNode
 
 
 class Windows(Generic[StreamT]):
-    """What windows of streams with and without keys share."""
+    """Base class of windows of keyed and non-keyed streams."""
 
     _process_result: ClassVar[type[WindowResult]]
     _apply_result: ClassVar[type[WindowResult]]
@@ -59,18 +59,18 @@ class Windows(Generic[StreamT]):
         self._late_tag: str | None = None
 
     def get_execution_environment(self) -> Environment[StreamT]:
-        """The environment that the stream belongs to."""
+        """Return the environment of the stream."""
         return self._stream.get_execution_environment()
 
     def get_input_type(self) -> TypeInformation:
-        """The type of the records that go into the windows, as far as the program says."""
+        """Return the type of the records that enter the windows, if the program declares it."""
         return self._stream.get_type()
 
     def trigger(self, trigger: Trigger[Any, Any]) -> Self:
-        """Fire by another rule than the assigner's.
+        """Set a trigger that replaces the assigner's default.
 
         Raises:
-            ValueError: if windows merge, and the trigger cannot.
+            ValueError: if windows merge and the trigger does not support merging.
         """
         if not isinstance(trigger, Trigger):
             raise WrongTypeError(f"expected a Trigger, such as CountTrigger.of(10), not {trigger!r}")
@@ -83,16 +83,16 @@ class Windows(Generic[StreamT]):
         return self
 
     def evictor(self, evictor: Evictor) -> Self:
-        """Remove records from a window that fires; the window then keeps all records, whatever is made of them."""
+        """Set an evictor, which removes records when a window fires. Even aggregating windows then keep all records."""
         if not isinstance(evictor, Evictor):
             raise WrongTypeError(f"expected an Evictor, such as CountEvictor.of(10), not {evictor!r}")
         self._evictor = evictor
         return self
 
     def allowed_lateness(self, time_ms: int | Duration | Time | datetime.timedelta) -> Self:
-        """For how long after its end (ms or a duration) a window takes late records; by default 0.
+        """Set how long after its end (ms or a duration) a window accepts late records; 0 by default.
 
-        With the default trigger it fires again for each of them. Windows of processing time have no late records.
+        With the default trigger, the window fires again for each of them. Processing-time windows have no late records.
         """
         lateness_ms = to_millis(time_ms)
         if lateness_ms < 0:
@@ -101,16 +101,16 @@ class Windows(Generic[StreamT]):
         return self
 
     def side_output_late_data(self, output_tag: OutputTag) -> Self:
-        """Send records that come too late for all their windows to a side output instead of dropping them."""
+        """Send records that are too late for all their windows to a side output instead of dropping them."""
         self._late_tag = output_tag.tag_id
         return self
 
     def reduce(
         self, reduce_function: Any, window_function: Any = None, output_type: TypeInformation | None = None
     ) -> StreamT:
-        """Fold each window's records into one; `window_function` may then see it with its window.
+        """Reduce each window's records to one, and optionally pass it to `window_function` with its window.
 
-        Without a window function the type of the results is that of the records, unless `output_type` says another.
+        Without a window function, the results have the type of the records unless `output_type` is given.
         """
         refuse_generator_function(reduce_function, "reduce")
         if window_function is None and output_type is None:
@@ -126,11 +126,11 @@ class Windows(Generic[StreamT]):
         accumulator_type: TypeInformation | None = None,
         output_type: TypeInformation | None = None,
     ) -> StreamT:
-        """Aggregate each window's records; `window_function` may then see the result with its window."""
+        """Aggregate each window's records, and optionally pass the result to `window_function` with its window."""
         return self._add("Window Aggregate", AggregatingContents(aggregate_function), window_function, output_type)
 
     def sum(self, position_to_sum: int | str = 0) -> StreamT:
-        """The sum of a field over each window, in the window's first record, whose other fields stay.
+        """Compute the sum of a field over each window; other fields keep the values of the window's first record.
 
         Args:
             position_to_sum: the field by position or name, as in `KeyedStream.sum`.
@@ -138,19 +138,19 @@ class Windows(Generic[StreamT]):
         return self._accumulate(AccumulateType.SUM, position_to_sum)
 
     def min(self, position_to_min: int | str = 0) -> StreamT:
-        """The least of a field in each window, in the window's first record; the field as for `sum`."""
+        """Compute the minimum of a field (see `sum`) in each window; other fields come from its first record."""
         return self._accumulate(AccumulateType.MIN, position_to_min)
 
     def max(self, position_to_max: int | str = 0) -> StreamT:
-        """The greatest of a field in each window, in the window's first record; the field as for `sum`."""
+        """Compute the maximum of a field (see `sum`) in each window; other fields come from its first record."""
         return self._accumulate(AccumulateType.MAX, position_to_max)
 
     def min_by(self, position_to_min_by: int | str = 0) -> StreamT:
-        """The record of each window with the least field, the first of several; the field as for `sum`."""
+        """Emit the record of each window with the smallest field (see `sum`), the first one in case of ties."""
         return self._accumulate(AccumulateType.MIN_BY, position_to_min_by)
 
     def max_by(self, position_to_max_by: int | str = 0) -> StreamT:
-        """The record of each window with the greatest field, the first of several; the field as for `sum`."""
+        """Emit the record of each window with the greatest field (see `sum`), the first one in case of ties."""
         return self._accumulate(AccumulateType.MAX_BY, position_to_max_by)
 
     def _accumulate(self, kind: AccumulateType, field: int | str) -> StreamT:
@@ -160,11 +160,11 @@ class Windows(Generic[StreamT]):
         return self._add(f"Window {kind.name.replace('_', ' ').title()}", contents, None, type_info)
 
     def process(self, process_window_function: Any, output_type: TypeInformation | None = None) -> StreamT:
-        """Keep each window's records and hand them all to a process window function."""
+        """Store each window's records and pass them to a process window function."""
         return self._add("Window Process", ListContents(), process_window_function, output_type)
 
     def apply(self, window_function: Any, output_type: TypeInformation | None = None) -> StreamT:
-        """Keep each window's records and hand them all to a window function."""
+        """Store each window's records and pass them to a window function."""
         return self._add("Window Apply", ListContents(), window_function, output_type)
 
     def _add(self, kind: str, contents: WindowContents, function: Any, output_type: TypeInformation | None) -> StreamT:
@@ -190,7 +190,7 @@ class Windows(Generic[StreamT]):
 
 
 def _clears(function: Any) -> bool:
-    """Whether a window function wants to hear of windows that are cleaned up."""
+    """Return whether a window function overrides `clear`, which is called when a window is cleaned up."""
     clear = getattr(type(function), "clear", None)
     return clear is not None and clear not in (ProcessWindowFunction.clear, ProcessAllWindowFunction.clear)
 
@@ -202,15 +202,15 @@ class KeyedWindows(Windows[StreamT]):
     _apply_result = ApplyResult
 
     def select(self, *aggregates: Aggregate, output_type: TypeInformation | None = None) -> StreamT:
-        """Aggregate the columns of each window by kernel: `lit(1).count`, `col("price").max.alias("highest")`, ….
+        """Aggregate the columns of each window with kernels: `lit(1).count`, `col("price").max.alias("highest")`, ….
 
-        The result is one record for each key and window: the columns of the key, `window_start` and `window_end` (ms),
-        and one column for each aggregate. This needs `key_by` with names of columns, and windows of event time; a
-        record's window fires once.
+        The result is one record for each key and window: the key columns, `window_start` and `window_end` (ms), and one
+        column for each aggregate. The stream must be keyed by column names, and the windows must be event-time windows.
+        Each window fires once.
 
         Raises:
             TypeError: if the key is not made of columns, or an argument is not an aggregate.
-            ValueError: if two aggregates have one name.
+            ValueError: if two aggregates have the same name.
             NotImplementedError: for other windows, triggers, evictors, and allowed lateness.
         """
         key = self._key_selector

@@ -1,4 +1,4 @@
-"""Two answers to the same question, and what differs between them."""
+"""Two answers to the same question, and their differences."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ V = TypeVar("V")
 
 @dataclass(frozen=True)
 class Answer:
-    """The answer to what the demo asks, with whole numbers only.
+    """The answer to the demo's question, in integers only.
 
     Attributes:
-        hourly: for (origin, hour) the departures and the sum of their delays in minutes.
-        worst: for (carrier, day) the carrier's worst delay in minutes from the year's beginning to that day.
-        late: how many flights came too late for their hour and were in the side output.
-        faults: what no right answer can contain, in words.
+        hourly: departures and the sum of their delays in minutes, by (origin, hour).
+        worst: the carrier's worst delay in minutes from the start of the year to that day, by (carrier, day).
+        late: the number of flights that were too late for their hour and went to the side output.
+        faults: messages about output that no correct answer can contain.
     """
 
     hourly: Mapping[tuple[str, str], tuple[int, int]]
@@ -33,7 +33,7 @@ class Answer:
 
 
 def read_output(output: Path) -> Answer:
-    """What the job wrote: its rows, and the late flights added to them."""
+    """Return the job's output, with the late flights added to its rows."""
     hourly: dict[tuple[str, str], tuple[int, int]] = {}
     worst: dict[tuple[str, str], int] = {}
     late = 0
@@ -60,7 +60,7 @@ def read_output(output: Path) -> Answer:
 
 
 def running_worst(worst: Mapping[tuple[str, str], int]) -> dict[tuple[str, str], int]:
-    """For each (carrier, day) the worst delay up to that day."""
+    """Return the worst delay up to each day, by (carrier, day)."""
     so_far: dict[str, int] = {}
     result = {}
     for carrier, day in sorted(worst):
@@ -70,7 +70,7 @@ def running_worst(worst: Mapping[tuple[str, str], int]) -> dict[tuple[str, str],
 
 
 def differences(ours: Answer, theirs: Answer) -> list[str]:
-    """One line for each row that differs between the two, or that is there twice."""
+    """Return one line for each row that differs between the answers or occurs twice."""
     return [
         *ours.faults,
         *_unequal("departures and minutes of delay", ours.hourly, theirs.hourly),
@@ -79,7 +79,7 @@ def differences(ours: Answer, theirs: Answer) -> list[str]:
 
 
 def by_origin(answer: Answer) -> dict[str, tuple[int, int]]:
-    """For each origin the departures of the year and the sum of their delays."""
+    """Return the departures of the year and the sum of their delays, by origin."""
     totals: dict[str, tuple[int, int]] = defaultdict(lambda: (0, 0))
     for (origin, _), (departures, delay) in sorted(answer.hourly.items()):
         totals[origin] = totals[origin][0] + departures, totals[origin][1] + delay
@@ -87,12 +87,12 @@ def by_origin(answer: Answer) -> dict[str, tuple[int, int]]:
 
 
 def by_carrier(answer: Answer) -> dict[str, int]:
-    """For each carrier the worst delay of the year."""
+    """Return the worst delay of the year, by carrier."""
     return {carrier: delay for (carrier, _), delay in sorted(answer.worst.items())}
 
 
 def _rows(folder: Path) -> Iterator[dict[str, str]]:
-    """The rows of all visible files; a side output that nothing went to has no folder."""
+    """Yield the rows of all visible files; a side output without records has no folder."""
     for path in sorted(folder.glob("[!._]*.csv")):
         with path.open(encoding="utf-8", newline="") as file:
             yield from csv.DictReader(file)

@@ -1,4 +1,4 @@
-"""What is said while something takes a while."""
+"""Messages during lengthy operations."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rich.console import Console
 
 
 def busy(console: Console, what: str) -> AbstractContextManager[Any]:
-    """Says what takes a while: on a terminal as long as it lasts, elsewhere as a line."""
+    """Show a message about a lengthy operation: on a terminal while it runs, elsewhere as a line."""
     if console.is_terminal:
         return console.status(what)
     console.print(what)

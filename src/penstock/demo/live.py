@@ -1,4 +1,4 @@
-"""What the user sees while the job runs: a changing line on a terminal, a new line now and then elsewhere."""
+"""The display while the job runs: an updating line on a terminal, a new line from time to time elsewhere."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PLAIN_PERIOD_S: Final = 2.0
 
 @dataclass(frozen=True)
 class Figures:
-    """A job at one moment, in the demo's words."""
+    """A snapshot of a job for display."""
 
     status: str
     event_time: str
@@ -30,17 +30,17 @@ class Figures:
     restarts: int
 
     def __str__(self) -> str:
-        """One line."""
+        """Return the figures as one line."""
         restarts = f"{self.restarts} restart{'' if self.restarts == 1 else 's'}"
         return f"{self.per_second:>6,} flights/s  checkpoint {self.checkpoints:>2}  {restarts}"
 
 
 class Meter:
-    """Turns a job's progress into figures.
+    """Converts a job's progress to figures.
 
     Args:
-        first_ms: the event time at which the input begins.
-        last_ms: the event time at which it ends.
+        first_ms: the event time at the start of the input.
+        last_ms: the event time at its end.
     """
 
     def __init__(self, first_ms: int, last_ms: int) -> None:
@@ -49,7 +49,7 @@ class Meter:
         self._counts: deque[tuple[float, int]] = deque()
 
     def read(self, progress: JobProgress, now_s: float) -> Figures:
-        """The figures of that moment; `now_s` by any clock that does not jump."""
+        """Return the figures at this time; `now_s` comes from any monotonic clock."""
         within = min(max(progress.watermark_ms, self._first_ms), self._last_ms)
         known = progress.watermark_ms > self._first_ms
         return Figures(
@@ -65,7 +65,7 @@ class Meter:
         counts = self._counts
         if counts and records < counts[-1][1]:  # a new attempt counts from its recovery point
             counts.clear()
-        if not counts or records > counts[-1][1]:  # workers report now and then: only news is worth a mark
+        if not counts or records > counts[-1][1]:  # workers report from time to time: record changes only
             counts.append((now_s, records))
         while len(counts) > 1 and now_s - counts[0][0] > _RATE_WINDOW_S:
             counts.popleft()
@@ -74,11 +74,11 @@ class Meter:
 
 
 class Live:
-    """Shows figures, as far as the console allows; a context manager.
+    """Displays figures as the console allows; a context manager.
 
     Args:
-        console: where to.
-        clock: seconds, for the time between plain lines.
+        console: the console to write to.
+        clock: a clock in seconds, for the interval between plain lines.
     """
 
     def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
@@ -108,7 +108,7 @@ class Live:
             self._bar.stop()
 
     def show(self, figures: Figures) -> None:
-        """Show the job's figures as of now."""
+        """Show the job's current figures."""
         if self._bar is not None:
             self._bar.update(
                 self._task, completed=figures.share, event_time=figures.event_time, figures=self._words(figures)

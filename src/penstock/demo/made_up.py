@@ -1,7 +1,7 @@
-"""Made-up flights, for where the real ones are not installed: as many, in the same form, always the same.
+"""Made-up flights for use without the real ones: the same number, in the same format, always the same.
 
-Like the real ones they leave three airports between five in the morning and midnight. A few are cancelled, most leave
-about in time, and some leave many hours late.
+Like the real flights, they leave three airports between 5 a.m. and midnight. A few are cancelled, most leave roughly on
+time, and some leave many hours late.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _DESTINATIONS: Final = ("ORD", "ATL", "LAX", "BOS", "MCO", "CLT", "SFO", "FLL", 
 #: No flight leaves in the middle of the night.
 _HOURS_OF_DAY: Final = 19
 _FIRST_HOUR: Final = 5
-#: New York is five hours behind UTC.
+#: New York is UTC-5.
 _UTC_AFTER: Final = timedelta(hours=5)
 
 
 def made_up_flights(count: int = FLIGHTS) -> Iterator[str]:
-    """Lines of CSV, without the header, by the planned departure."""
+    """Yield CSV lines, without the header, in order of planned departure."""
     random = Random(2013)
     hours = 365 * _HOURS_OF_DAY
     begin = datetime(2013, 1, 1, tzinfo=UTC)
@@ -59,7 +59,7 @@ def made_up_flights(count: int = FLIGHTS) -> Iterator[str]:
 
 
 def _delay(chance: float, random: Random) -> str:
-    """Minutes, or NA for a flight that was cancelled."""
+    """Return a delay in minutes, or NA for a cancelled flight."""
     if chance < 0.025:
         return "NA"
     if chance < 0.65:

@@ -1,4 +1,4 @@
-"""A source slowed down to a number of records per second, so that a small input lasts as long as a stream would."""
+"""A rate-limited source, so that a small input lasts as long as a stream would."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from penstock.core.records import Batch
 T = TypeVar("T")
 SplitT = TypeVar("SplitT")
 
-#: How often a reader hands out what its rate allows.
+#: The interval at which a reader emits the records that its rate allows.
 _PERIOD_MS: Final = 50
 
 
 class PacedSource(Source[T, SplitT]):
-    """Another source, at a rate. Positions and splits are the other's; no thread sleeps.
+    """Limits the rate of another source, whose positions and splits it uses; no thread sleeps.
 
     Args:
         source: the source to slow down.
-        per_second: records a second of all subtasks together.
+        per_second: records per second of all subtasks together.
     """
 
     def __init__(self, source: Source[T, SplitT], per_second: float) -> None:
@@ -38,21 +38,21 @@ class PacedSource(Source[T, SplitT]):
 
     @property
     def boundedness(self) -> Boundedness:
-        """As the other source says."""
+        """The boundedness of the other source."""
         return self._source.boundedness
 
     def create_enumerator(
         self, context: SplitEnumeratorContext[SplitT], restored: Any | None
     ) -> SplitEnumerator[SplitT]:
-        """The other source's."""
+        """Return the enumerator of the other source."""
         return self._source.create_enumerator(context, restored)
 
     def create_reader(self, context: SourceReaderContext) -> SourceReader[T, SplitT]:
-        """The other source's, at this subtask's share of the rate."""
+        """Return a reader of the other source, limited to this subtask's share of the rate."""
         return _PacedReader(self._source.create_reader(context), context, self._per_second / context.parallelism)
 
     def max_parallelism(self) -> int | None:
-        """As the other source says."""
+        """Return the maximum parallelism of the other source."""
         return self._source.max_parallelism()
 
 

@@ -1,4 +1,4 @@
-"""The same answer by a plain loop, for where there is no Spark to ask."""
+"""The same answer from a plain loop, for use without Spark."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from penstock.demo.answers import Answer
 
 
 def answer(flights: Path) -> Answer:
-    """Work it out from the file as the package has it."""
+    """Compute the answer from the package's file."""
     hourly: dict[tuple[str, str], tuple[int, int]] = {}
     of_days: dict[str, dict[str, int]] = {}
     with flights.open(encoding="utf-8", newline="") as file:

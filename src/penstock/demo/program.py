@@ -1,9 +1,9 @@
-"""The demo's job: what the airports' hours were like, and how bad each carrier's worst delay has got.
+"""The demo's job: departures and delays per airport and hour, and each carrier's worst delay so far.
 
-The flights come in the order in which they left; their event time is the minute for which they were planned. A delay is
-therefore also how late a record is, and the watermark follows with a lag of six hours. A flight delayed by more may
-find its hour closed, and goes to a side output, which is written as well. Which flights those are depends on how far
-the readers are when they meet them. The windows and the side outputs together always hold every departure exactly once.
+Flights arrive in order of departure; their event time is the minute of planned departure. A delay is therefore also how
+late a record is, and the watermark lags by six hours. A flight with a longer delay may find its hour closed; it then
+goes to a side output, which is also written. The set of these flights depends on the readers' progress, but the windows
+and the side outputs together always contain every departure exactly once.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from penstock.datastream.window import TimeWindow, TumblingEventTimeWindows
 from penstock.demo.data import MINUTE_MS, hour_ms
 from penstock.demo.pacing import PacedSource
 
-#: A flight as it comes: origin, carrier, planned hour (ms), minute in it, delay of the departure in minutes or None.
+#: An input flight: origin, carrier, planned hour (ms), minute in it, delay of the departure in minutes or None.
 Flight = tuple[str, str, int, int, int | None]
-#: Carrier, day, the worst delay of the year up to it in minutes.
+#: Carrier, day, and the worst delay of the year up to that day in minutes.
 Worst = tuple[str, str, int]
 
 DAY_MS = 86_400_000
@@ -55,8 +55,8 @@ def build(env: StreamExecutionEnvironment, departures: Path, output: Path, per_s
 
     Args:
         env: the environment.
-        departures: the flights in the order of their departure.
-        output: the folder to write to, with a folder in it for each of `COLUMNS`.
+        departures: the flights in order of departure.
+        output: the output folder, which gets one folder for each of `COLUMNS`.
         per_second: flights per second; None for no limit.
     """
     planned = WatermarkStrategy.for_bounded_out_of_orderness(OUT_OF_ORDERNESS).with_timestamp_assigner(planned_ms)
@@ -96,70 +96,70 @@ def _write(stream: DataStream, output: Path, what: str) -> None:
 
 
 def planned_ms(flight: Flight) -> int:
-    """The event time."""
+    """Return the event time."""
     return flight[2] + flight[3] * MINUTE_MS
 
 
 def has_departed(flight: Flight) -> bool:
-    """Whether it was not cancelled."""
+    """Return whether the flight was not cancelled."""
     return flight[4] is not None
 
 
 def origin_of(flight: Flight) -> str:
-    """The airport it left from."""
+    """Return the airport of departure."""
     return flight[0]
 
 
 def carrier_of(flight: Flight) -> str:
-    """The airline's code."""
+    """Return the airline's code."""
     return flight[1]
 
 
 def hour_name(timestamp_ms: int) -> str:
-    """An hour as the data spell it, such as `2013-01-01T10:00:00Z`."""
+    """Format an hour as in the data, such as `2013-01-01T10:00:00Z`."""
     return datetime.fromtimestamp(timestamp_ms // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def day_name(timestamp_ms: int) -> str:
-    """A day, such as `2013-01-01`."""
+    """Format a day, such as `2013-01-01`."""
     return hour_name(timestamp_ms)[:10]
 
 
 class CountAndSum(AggregateFunction):
-    """How many departures, and the sum of their delays: whole numbers, so that results compare exactly."""
+    """Counts departures and sums their delays, as integers, so that results compare exactly."""
 
     def create_accumulator(self) -> tuple[int, int]:
-        """Nothing yet."""
+        """Return a count and sum of 0."""
         return 0, 0
 
     def add(self, value: Flight, accumulator: tuple[int, int]) -> tuple[int, int]:
-        """One more departure."""
+        """Add a departure."""
         assert value[4] is not None
         return accumulator[0] + 1, accumulator[1] + value[4]
 
     def get_result(self, accumulator: tuple[int, int]) -> tuple[int, int]:
-        """Count and sum."""
+        """Return the count and sum."""
         return accumulator
 
 
 class NameHour(ProcessWindowFunction[tuple[int, int], tuple[str, str, int, int], str, TimeWindow]):
-    """Puts origin and hour before a window's result."""
+    """Prepends origin and hour to the result of a window."""
 
     def process(
         self, key: str, context: ProcessWindowFunction.Context[TimeWindow], elements: Iterable[tuple[int, int]]
     ) -> Iterator[tuple[str, str, int, int]]:
-        """One row per window."""
+        """Yield one row per window."""
         for departures, delay_minutes in elements:
             yield key, hour_name(context.window().start), departures, delay_minutes
 
 
 class WorstDelay(KeyedProcessFunction):
-    """At the end of each day on which a carrier flew: its worst delay of the year so far.
+    """Emits, at the end of each day with a flight of the carrier, its worst delay of the year so far.
 
-    Flights of the next day come before the timer of this one fires. The open days' worst delays are therefore kept
-    apart, and each is folded into the running one when its day ends. A flight whose day has ended goes to `LATE`. The
-    watermark alone does not show that: it is not part of a checkpoint, so for a moment after a recovery it lags the
-    state.
+    Flights of the next day arrive before the timer of this day fires. The worst delays of open days are therefore
+    stored separately, and each is merged into the running one when its day ends. A flight whose day has ended goes to
+    `LATE`. The watermark alone does not show that: it is not part of a checkpoint, so after a recovery it lags the
+    state for a moment.
     """
 
     LATE = OutputTag(LATE_FOR_DAY)
@@ -170,7 +170,7 @@ class WorstDelay(KeyedProcessFunction):
         self._so_far = runtime_context.get_state(ValueStateDescriptor("worst delay and end of the last closed day"))
 
     def process_element(self, value: Flight, ctx: KeyedProcessFunction.Context) -> Iterator[Any]:
-        """Note the delay for its day."""
+        """Record the delay for its day."""
         timestamp_ms, timers = ctx.timestamp(), ctx.timer_service()
         assert timestamp_ms is not None
         day_end_ms = timestamp_ms - timestamp_ms % DAY_MS + DAY_MS - 1
@@ -185,7 +185,7 @@ class WorstDelay(KeyedProcessFunction):
             self._of_open_days.put(day_end_ms, value[4])
 
     def on_timer(self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext) -> Iterator[Worst]:
-        """The day has ended."""
+        """Close the day and emit the worst delay so far."""
         worst = self._of_open_days.get(timestamp)
         assert worst is not None
         self._of_open_days.remove(timestamp)

@@ -1,4 +1,4 @@
-"""The table at the demo's end: both answers side by side."""
+"""The table at the end of the demo, with both answers side by side."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ def print_comparison(console: Console, ours: Answer, theirs: Answer, checked_by:
     """Print the table and the verdict.
 
     Args:
-        console: where to.
-        ours: what the job wrote.
-        theirs: the same by other means.
-        checked_by: these means, in words.
+        console: the console to print to.
+        ours: the job's output.
+        theirs: the answer of the check.
+        checked_by: the name of the check.
         found: the differences.
     """
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
@@ -59,7 +59,7 @@ def _count_and_mean(total: tuple[int, int] | None) -> str:
 
 
 def _worst_hours(ours: Answer, theirs: Answer) -> tuple[dict[str, str], dict[str, str]]:
-    """The hours with the most delay in all, by the check."""
+    """Return the hours with the most total delay, according to the check."""
     keys = sorted(theirs.hourly, key=lambda key: (-theirs.hourly[key][1], key))[:_HOURS_SHOWN]
     names = [f"{origin} {hour[:10]} {hour[11:16]} UTC" for origin, hour in keys]
     sides = ([_count_and_mean(side.hourly.get(key)) for key in keys] for side in (ours, theirs))

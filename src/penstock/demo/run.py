@@ -1,4 +1,4 @@
-"""Runs the demo: lays out the input, has the job run and a worker killed, and has the result checked."""
+"""Runs the demo: prepares the input, runs the job, kills a worker, and checks the result."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 CHECKPOINT_INTERVAL_MS: Final = 1_000
 JOB_NAME: Final = "flights"
 
-#: For a JVM that lives for a minute on two cores: the quick compiler, one thread that collects garbage, few partitions.
+#: Settings for a JVM that runs for a minute on two cores: fast compiler, single-threaded garbage collector, few
+#: partitions.
 _SPARK_SETTINGS: Final = {
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.sql.shuffle.partitions": "4",
@@ -40,15 +41,15 @@ _SPARK_SETTINGS: Final = {
 
 @dataclass(frozen=True)
 class DemoOptions:
-    """What the command line says.
+    """The command-line options of the demo.
 
     Attributes:
-        parallelism: of all operators.
+        parallelism: the parallelism of all operators.
         target: "spark" or "local".
         kill: whether a worker is killed; only on Spark.
-        keep: the folder to work in and to leave behind; None for one that is removed.
-        per_second: flights per second that the source hands out; None for no limit.
-        limit: how many flights; None for the whole year.
+        keep: the folder to work in and keep; None for a temporary one.
+        per_second: the source's rate in flights per second; None for no limit.
+        limit: the number of flights; None for the whole year.
     """
 
     parallelism: int = 2
@@ -65,15 +66,15 @@ class DemoOptions:
 
     @property
     def kills(self) -> bool:
-        """Whether a worker is to die."""
+        """Whether a worker is killed."""
         return self.kill and self.on_spark
 
 
 def run_demo(options: DemoOptions, console: Console) -> bool:
-    """Run it all; True when the answers are equal and, unless told otherwise, a worker died and the job restarted.
+    """Run the demo; return whether the answers are equal and, unless disabled, a worker died and the job restarted.
 
     Raises:
-        PenstockError: if the job fails, or something that the demo needs is missing.
+        PenstockError: if the job fails, or a requirement of the demo is missing.
     """
     begun_s = time.monotonic()
     folder = Path(tempfile.mkdtemp(prefix="penstock-demo-")) if options.keep is None else options.keep.absolute()
@@ -125,7 +126,7 @@ def _run(options: DemoOptions, console: Console, folder: Path, output: Path) -> 
 def _get_ready(
     options: DemoOptions, console: Console, folder: Path, settings: Configuration
 ) -> tuple[Flights, SparkHandle | None]:
-    """Unpack the flights, and meanwhile start Spark."""
+    """Unpack the flights while Spark starts."""
     spark = None
     what = "preparing the flights" + ", starting Spark" * options.on_spark
     with ThreadPoolExecutor(1) as pool, busy(console, what), _job_log_on(console):
@@ -134,7 +135,7 @@ def _get_ready(
             from penstock.drivers.spark.session import hand_back, obtain_spark
 
             spark = obtain_spark(settings.to_dict(), options.parallelism)
-            hand_back(spark, options.parallelism)  # the job takes it again, by itself
+            hand_back(spark, options.parallelism)  # the job obtains it again by itself
         flights = unpacking.result()
     where = f"on Spark {spark.session.version}, {spark.master}" if spark is not None else "in this process"
     kind = "flights that left New York in 2013" if flights.are_real else "generated flights"
@@ -150,7 +151,7 @@ def _get_ready(
 
 
 def survived(console: Console, options: DemoOptions, outcome: Outcome) -> bool:
-    """Whether the expected events happened to the job; says so if not."""
+    """Return whether the expected events happened to the job; print a message if not."""
     if options.kills and outcome.killed_pid is None:
         console.print("[bold red]no worker was killed[/]: the job ended too soon")
         return False
@@ -165,7 +166,7 @@ def _plural(count: int, noun: str) -> str:
 
 
 class _ConsoleHandler(logging.Handler):
-    """Shows Penstock's warnings among the demo's own lines."""
+    """Prints Penstock's warnings among the demo's own lines."""
 
     def __init__(self, console: Console) -> None:
         super().__init__(logging.WARNING)
@@ -177,7 +178,7 @@ class _ConsoleHandler(logging.Handler):
 
 @contextmanager
 def _job_log_on(console: Console) -> Iterator[None]:
-    """While it lasts, Penstock's log goes to the console instead of wherever it went."""
+    """Send Penstock's log to the console instead of its usual handlers in this context."""
     logger = logging.getLogger("penstock")
     before = logger.handlers[:], logger.propagate
     logger.handlers[:], logger.propagate = [_ConsoleHandler(console)], False

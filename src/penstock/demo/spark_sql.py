@@ -1,4 +1,4 @@
-"""The same answer by plain Spark SQL, in the session in which the job ran."""
+"""The same answer from plain Spark SQL, in the Spark session of the job."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ WORST = """
 
 
 def answer(spark: SparkHandle, flights: Path) -> Answer:
-    """Ask Spark about the file as the package has it."""
+    """Compute the answer from the package's file with Spark."""
     session = spark.session
     session.read.csv(flights.as_uri(), header=True, nullValue="NA").createOrReplaceTempView("flights")
     hourly = {(origin, hour): (count, delay) for origin, hour, count, delay in session.sql(HOURLY).collect()}

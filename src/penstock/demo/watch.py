@@ -1,4 +1,4 @@
-"""Follows the demo's job to its end, and kills one of its workers on the way."""
+"""Follows the demo's job to its end, and kills one of its workers along the way."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 _POLL_S: Final = 0.2
 _ANSWER_S_MAX: Final = 10.0
-#: A worker is killed when this many checkpoints have completed and this share of the flights has been read.
+#: A worker is killed after this many completed checkpoints and this share of the flights.
 _KILL_CHECKPOINTS_MIN: Final = 2
 _KILL_SHARE: Final = 0.25
 
 
 @dataclass
 class Outcome:
-    """What happened while the job ran."""
+    """Events and figures of the job's run."""
 
     seconds: float = 0.0
     killed_pid: int | None = None
@@ -42,9 +42,9 @@ class Watch:
     """Watches one job.
 
     Args:
-        console: where to show it.
-        flights: its input.
-        kills: whether one of its workers is to die.
+        console: the console for progress.
+        flights: the job's input.
+        kills: whether to kill one of its workers.
     """
 
     def __init__(self, console: Console, flights: Flights, kills: bool) -> None:
@@ -96,7 +96,7 @@ class Watch:
         try:
             os.kill(pid, signal.SIGKILL)
         except ProcessLookupError:
-            return None  # it has ended by itself; another will be found
+            return None  # the worker has already ended; the next call picks another
         self._console.print(
             f"  [bold]killed {worker_id}[/], process {pid} on {host}, with SIGKILL after "
             f"{progress.checkpoints_completed} checkpoints and {progress.source_records:,} flights",
@@ -107,7 +107,7 @@ class Watch:
 
 
 def _progress_of(job: RunningJob) -> JobProgress | None:
-    """The job's figures; None when it is over."""
+    """Return the job's progress; None when it is over."""
     while not job.get_job_execution_result().done():
         try:
             return job.get_progress().result(_ANSWER_S_MAX)

@@ -1,1 +1,1 @@
-"""What runs the core: the only place with threads, sockets, processes and a wall clock."""
+"""The drivers, which run the core: the only layer with threads, sockets, processes and a wall clock."""

@@ -1,4 +1,4 @@
-"""Answers questions about this process beside its work, each in a thread of its own; one at a time samples its loop."""
+"""Answers questions about this process in separate threads, while it works. One at a time samples its loop."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _log = logging.getLogger("penstock.insight")
 
 
 class Logs(Protocol):
-    """What a process keeps of what it logged and printed."""
+    """The logs and the printed output that a process keeps."""
 
     def list(self) -> Answer: ...
 
@@ -36,11 +36,11 @@ class Logs(Protocol):
 
 
 class Answers:
-    """What this process says of itself.
+    """Answers questions about this process.
 
     Args:
         loop: the thread that runs tasks.
-        logs: its log files; None where it keeps none.
+        logs: the log files of the process; None if it keeps none.
     """
 
     def __init__(self, loop: threading.Thread, logs: Logs | None) -> None:
@@ -49,7 +49,7 @@ class Answers:
         self._sampling = threading.Lock()
 
     def begin(self, question: Question, done: Callable[[Answer], None]) -> None:
-        """Answer soon, by calling `done` in another thread."""
+        """Start answering a question; another thread calls `done` with the answer."""
 
         def run() -> None:
             try:

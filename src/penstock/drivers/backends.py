@@ -1,4 +1,4 @@
-"""Where the keyed state of a worker lives: on the heap, or in RocksDB's files below a directory of the worker."""
+"""The state backends of a worker: keyed state on the heap, or in RocksDB files below a directory of the worker."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from penstock.storage.metadata import NativeStateHandle, StateFile
 
 @dataclass(frozen=True)
 class BackendSettings:
-    """The options of state backends; travels to the workers."""
+    """The options of the state backends, as sent to the workers."""
 
     name: str
     job_id: str
@@ -32,7 +32,7 @@ class BackendSettings:
 
     @classmethod
     def of(cls, configuration: Configuration, job_id: str) -> BackendSettings:
-        """Read the options; raises `ConfigurationError` for a budget that is too small for any store."""
+        """Read the options; raise `ConfigurationError` if the memory budget is too small for any store."""
         read = configuration.read
         return cls(
             read(options.STATE_BACKEND),
@@ -46,10 +46,10 @@ class BackendSettings:
         )
 
     def backends(self) -> KeyedBackends:
-        """What makes the backends of a worker; called in the worker."""
+        """Create the factory of a worker's backends; called in the worker."""
         if self.name == "hashmap":
             return HeapBackends()
-        # A job without RocksDB does not pay for its import.
+        # Jobs without RocksDB do not pay for its import.
         from penstock.drivers.rocksdb_backends import RocksDBBackends
         from penstock.state.rocksdb.memory import SlotMemory
         from penstock.state.rocksdb.settings import RocksDBSettings
@@ -67,7 +67,7 @@ class BackendSettings:
 
 
 def _budget(configuration: Configuration) -> MemoryBudget | None:
-    """What all stores of a worker may take together, if an option says it; a fixed size goes before managed memory."""
+    """Return the memory budget of all stores of a worker, if configured; a fixed size overrides managed memory."""
     read = configuration.read
     option = options.ROCKSDB_MEMORY_FIXED_PER_SLOT_BYTES
     total_bytes = read(option)
@@ -87,16 +87,16 @@ def _budget(configuration: Configuration) -> MemoryBudget | None:
 def export_native(
     handle: NativeStateHandle, read: Callable[[StateFile], bytes], owner: str
 ) -> Iterator[tuple[str, bytes]]:
-    """The states of one subtask, from RocksDB's own files, in a form that any backend can read.
+    """Export the states of one subtask from RocksDB's native files in a format that every backend can read.
 
-    Yields (name, canonical file), the files of a state after each other.
+    Yields (name, canonical file); the files of a state are adjacent.
 
     Args:
-        handle: RocksDB's files.
-        read: the bytes of a file.
-        owner: what errors call the state's owner.
+        handle: the native files of RocksDB.
+        read: returns the bytes of a file.
+        owner: the state's owner, for error messages.
     """
-    # A job without RocksDB does not pay for its import.
+    # Jobs without RocksDB do not pay for its import.
     from penstock.state.rocksdb.capture import BACKEND_NAME, RocksCapture, fetch_files
     from penstock.state.rocksdb.settings import RocksDBSettings
 

@@ -1,8 +1,8 @@
-"""A cancelled job whose function does not return: says where it hangs, and ends the waiting when asked twice.
+"""Cancellation of jobs whose functions do not return: logs where they hang, and stops waiting at a second request.
 
-A thread cannot be ended from outside. A job that runs its functions in this process therefore ends when they return,
-and not before. What remains is to say so, and to let go. The job's thread is left to itself (it is a daemon thread,
-which does not keep the process). The caller that waits for the job gets an error that says where the job is.
+A thread cannot be stopped from outside, so a job that runs its functions in this process ends only when they return.
+All that remains is to report this and to stop waiting. The job's thread is then abandoned; as a daemon thread, it does
+not keep the process alive. The caller that waits for the job gets an error that says where the job hangs.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from penstock.drivers.interrupts import SIGNALS_SECONDS, wait_until_done
 
 _log = logging.getLogger("penstock.job")
 
-#: How long a cancelled job may take before the log says so, and, at least, before the waiting ends.
+#: How long a cancelled job may take before a warning is logged; also the minimum time before the waiting ends.
 PATIENCE_MS: Final = 3_000
 
 
 class CancellationPatience:
-    """Decides when to say that a job does not end, and when to wait no longer. Pure: times (ms) in, decisions out.
+    """Decides when to warn that a job does not end, and when to stop waiting. Pure: times (ms) in, decisions out.
 
     Args:
-        interval_ms: how often to say so, after the first time.
-        timeout_ms: after how long to wait no longer, without a second request; 0 for never.
-        grace_ms: how long after that, or after a second request, the job may take to end by force.
-        now_ms: when the job was cancelled.
+        interval_ms: the interval of the warnings after the first one.
+        timeout_ms: when to stop waiting without a second request; 0 for never.
+        grace_ms: how long a forced termination may take after the timeout or a second request.
+        now_ms: the time of the cancellation.
     """
 
     def __init__(self, interval_ms: int, timeout_ms: int, grace_ms: int, now_ms: int) -> None:
@@ -46,39 +46,39 @@ class CancellationPatience:
         self._end_ms = now_ms + max(timeout_ms, PATIENCE_MS) + grace_ms if timeout_ms else None
 
     def on_cancelled_again(self, now_ms: int) -> None:
-        """Take in a second request: an orderly end still has its chance, and no more."""
+        """Handle a second request: wait until an orderly end has had its chance, and no longer."""
         end_ms = max(now_ms, self._begun_ms + PATIENCE_MS) + self._grace_ms
         self._end_ms = end_ms if self._end_ms is None else min(end_ms, self._end_ms)
 
     def waited_ms(self, now_ms: int) -> int:
-        """How long it has been."""
+        """Return the time since the cancellation."""
         return now_ms - self._begun_ms
 
     def is_over(self, now_ms: int) -> bool:
-        """Whether to wait no longer."""
+        """Return whether to stop waiting."""
         return self._end_ms is not None and now_ms >= self._end_ms
 
     def takes_word(self, now_ms: int) -> bool:
-        """Whether it is time to say something."""
+        """Return whether a warning is due."""
         if now_ms < self._word_ms:
             return False
         self._word_ms = now_ms + self._interval_ms
         return True
 
     def next_ms(self) -> int:
-        """When there is something to do."""
+        """Return the time of the next action."""
         return self._word_ms if self._end_ms is None else min(self._word_ms, self._end_ms)
 
 
 class CancellationWatch:
-    """Watches over the end of one job, in a thread that lives from the first `cancel` to the job's end.
+    """Watches the end of one job, in a thread that lives from the first `cancel` to the end of the job.
 
     Args:
-        job_name: the name that messages use.
-        result: done when nothing of the job is left; fails with a `JobExecutionError` when it is waited for no longer.
+        job_name: the job's name in messages.
+        result: completes when the whole job has ended; fails with a `JobExecutionError` when the waiting ends earlier.
         configuration: `task.cancellation.interval` and `task.cancellation.timeout`.
-        where: what the job is at; None for nothing worth a message.
-        grace_ms: how long ending by force may take, where that is possible.
+        where: returns where the job hangs, or None if that is not worth a message.
+        grace_ms: how long a forced termination may take, where one is possible.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class CancellationWatch:
         return self._patience is not None
 
     def on_cancel(self) -> None:
-        """Take in that the job is cancelled, or cancelled again; any thread may call this."""
+        """Record that the job is cancelled, or cancelled again. Thread-safe."""
         with self._lock:
             if self._result.done():
                 return
@@ -121,14 +121,14 @@ class CancellationWatch:
         ).start()
 
     def join(self, thread: threading.Thread) -> None:
-        """Wait for the outcome of the job, and for its thread unless that is left to itself."""
+        """Wait for the job's outcome, and for its thread unless it is abandoned."""
         wait_until_done(self._result)
         if not self._has_given_up:
             while thread.is_alive():
                 thread.join(SIGNALS_SECONDS)
 
     def say_what_is_left(self) -> None:
-        """Log that the job is not waited for any longer."""
+        """Log that nothing waits for the job any longer."""
         if not self._result.done():
             _log.warning("%s: no longer waiting for it; %s", self._job_name, self._rest())
 
@@ -158,7 +158,7 @@ class CancellationWatch:
 
 
 def where_is(thread: threading.Thread) -> str | None:
-    """What one of this process's threads is at; None when it runs nothing of the user's."""
+    """Return where a thread of this process is; None if it runs no user code."""
     frame = sys._current_frames().get(thread.ident or 0)
     return whereabouts(outermost_first(frame))
 

@@ -1,4 +1,4 @@
-"""Time for drivers that live in real time."""
+"""Clocks for drivers that run in real time."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import time
 from threading import Lock
 from typing import Final
 
-#: How long (ms) a driver's loop waits at most: the host's clock may be set meanwhile, and timers become due.
+#: The maximum time (ms) that a driver's loop waits: timers become due if the host's clock is set meanwhile.
 WAIT_MS_MAX: Final = 1_000
 
 
 class SystemClock:
-    """The host's clock, as processing time, and a steady one.
+    """The host's clock as processing time, and a monotonic clock.
 
-    Processing time follows the host's clock forwards at once: after a suspension, or when somebody sets it. When that
-    clock is set back, processing time goes on at half speed until the two agree, so no timer stands still.
+    Processing time follows the host's clock forward at once, for example after a suspension. If that clock is set back,
+    processing time advances at half speed until the two agree, so timers do not stall.
     """
 
     def __init__(self) -> None:
@@ -23,7 +23,7 @@ class SystemClock:
         self._now_ns = time.time_ns()
 
     def now_ms(self) -> int:
-        """Processing time."""
+        """Return the processing time."""
         with self._lock:
             steady_ns, host_ns = time.monotonic_ns(), time.time_ns()
             passed_ns = steady_ns - self._steady_ns
@@ -33,9 +33,9 @@ class SystemClock:
             return host_ns // 1_000_000
 
     def steady_ms(self) -> int:
-        """For time-outs."""
+        """Return the monotonic time, for timeouts."""
         return time.monotonic_ns() // 1_000_000
 
     def steady_ns(self) -> int:
-        """For what takes less than a millisecond."""
+        """Return the monotonic time, for durations below a millisecond."""
         return time.monotonic_ns()

@@ -1,4 +1,4 @@
-"""The limits that a container gives this process: Linux's control groups, of both versions, read from files."""
+"""The limits that a container sets for this process: Linux control groups, versions 1 and 2, read from files."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-#: Version 1 says "no limit" by a number of nearly this size.
+#: Version 1 represents "no limit" by a number of about this size.
 _NO_LIMIT: Final = 1 << 60
 _MOUNT: Final = Path("/sys/fs/cgroup")
 _MEMBERSHIP: Final = Path("/proc/self/cgroup")
 
 
 def memory_bytes_max(mount: Path = _MOUNT, membership: Path = _MEMBERSHIP) -> int:
-    """How much memory (bytes) the process's groups may use; 0 where nothing limits it."""
+    """Return the memory limit (bytes) of the process's groups; 0 without a limit."""
     limits = [
         limit
         for directory in _directories("memory", mount, membership)
@@ -25,7 +25,7 @@ def memory_bytes_max(mount: Path = _MOUNT, membership: Path = _MEMBERSHIP) -> in
 
 
 def cpu_cores_max(mount: Path = _MOUNT, membership: Path = _MEMBERSHIP) -> int | None:
-    """How many cores, rounded up, the process's groups may use; None where nothing limits them."""
+    """Return the CPU limit of the process's groups in cores, rounded up; None without a limit."""
     limits = []
     for directory in _directories("cpu", mount, membership):
         quota, _, period = _read(directory / "cpu.max").partition(" ")
@@ -38,14 +38,14 @@ def cpu_cores_max(mount: Path = _MOUNT, membership: Path = _MEMBERSHIP) -> int |
 
 
 def _directories(controller: str, mount: Path, membership: Path) -> Iterator[Path]:
-    """The directories of the process's group and of those that it is in, for one controller.
+    """Yield the directories of the process's group and of its ancestors for one controller.
 
-    A container often sees its own group as the root, so the root is looked at, too.
+    A container often sees its own group as the root, so the root is included.
     """
     for line in _read(membership).splitlines():
         _, _, rest = line.partition(":")
         names, _, group = rest.partition(":")
-        if not names:  # version 2, perhaps beside version 1
+        if not names:  # version 2, perhaps alongside version 1
             roots = [mount, mount / "unified"]
         elif controller in names.split(","):
             roots = [mount / controller, mount / names]
@@ -60,7 +60,7 @@ def _directories(controller: str, mount: Path, membership: Path) -> Iterator[Pat
 
 
 def _read(path: Path) -> str:
-    """A file's text; empty where there is none, as on other systems than Linux."""
+    """Return a file's text; empty if the file does not exist, as on systems other than Linux."""
     try:
         return path.read_text().strip()
     except OSError:
@@ -68,7 +68,7 @@ def _read(path: Path) -> str:
 
 
 def _number(text: str) -> int | None:
-    """Such as 4096; None for `max` and for nothing."""
+    """Parse a number such as 4096; return None for `max` and for empty text."""
     try:
         return int(text)
     except ValueError:

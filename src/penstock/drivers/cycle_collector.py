@@ -1,8 +1,8 @@
 """Runs Python's cycle collector once for each restart.
 
-Penstock's tasks leave no cycles: they release their parts when they end. User functions may, as with
-`self.handlers = {"a": self.on_a}`. Python's collector runs after many allocations, so a few large objects, such as a
-model that every attempt loads, may stay for hours. A collection takes about 0.1 s for 1,000,000 objects.
+Penstock's tasks release their parts when they end, so they leave no cycles. User-defined functions may, for example
+with `self.handlers = {"a": self.on_a}`. Python's collector runs after many allocations, so a few large objects, such as
+a model that every attempt loads, may stay for hours. A collection takes about 0.1 s for 1,000,000 objects.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The log of a job in the driver: the lines of `penstock` that are about it, or about no job in particular.
+"""The log of a job in the driver: the lines of `penstock` about this job, or about no job in particular.
 
-A line is about the job in whose thread it is logged. With `penstock.logs.dir` it goes into files there, otherwise the
-last lines are kept in memory, so that a job costs the driver no files that nobody asked for.
+A line is about the job in whose thread it is logged. With `penstock.logs.dir` it goes to files there. Otherwise the
+last lines are kept in memory, so a job creates no files that were not requested.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from penstock.drivers.program_output import OUTPUT_VARIABLE, end_of_file
 from penstock.drivers.questions import Answer, FileText, LogFile, LogFiles, Refused
 
 DRIVER: Final = "driver"
-#: How many characters of lines are kept in memory.
+#: The maximum number of characters kept in memory.
 KEPT_CHARS_MAX: Final = 1 << 20
-#: How long (characters) a line in memory may be.
+#: The maximum length (characters) of a line in memory.
 LINE_CHARS_MAX: Final = 1 << 16
 
 _job_of_thread: ContextVar[str | None] = ContextVar("penstock_job", default=None)
@@ -33,7 +33,7 @@ _log = logging.getLogger("penstock.logs")
 
 
 def this_thread_is_of(job_id: str) -> None:
-    """What this thread logs from now on is about a job."""
+    """Assign the later log lines of this thread to a job."""
     _job_of_thread.set(job_id)
 
 
@@ -57,23 +57,23 @@ class LastLines(logging.Handler):
             self.written_ms = int(record.created * 1000)
 
     def text(self) -> str:
-        """What is kept."""
+        """Return the kept lines."""
         with self._own:
             return "".join(self._lines)
 
     def list(self) -> Answer:
-        """The one log."""
+        """List the only log file."""
         return LogFiles((LogFile(f"{DRIVER}.log", len(self.text().encode()), self.written_ms),))
 
     def read(self, name: str) -> Answer:
-        """That log."""
+        """Return the log."""
         if name not in ("", f"{DRIVER}.log"):
             return Refused(f"there is no log file {name!r}", is_unknown=True)
         return FileText(self.text().encode())
 
 
 class DriverLog:
-    """Listens to the logger `penstock` from its making until `close`; what it has heard can be read after that."""
+    """Listens to the logger `penstock` from construction to `close`; its lines can still be read after that."""
 
     def __init__(self, settings: LogSettings) -> None:
         self._job_id = settings.job_id
@@ -99,22 +99,22 @@ class DriverLog:
         return _job_of_thread.get() in (None, self._job_id)
 
     def list(self) -> Answer:
-        """The log's files, the newest first."""
+        """List the log's files, newest first."""
         return self._kept.list()
 
     def read(self, name: str) -> Answer:
-        """The end of one of them."""
+        """Return the end of a log file."""
         return self._kept.read(name)
 
     def output(self) -> Answer:
-        """What the program prints, if who started it has said where that goes."""
+        """Return the program's output, if the process that started the program redirected it to a file."""
         path = os.environ.get(OUTPUT_VARIABLE)
         if path is None:
             return Refused("what the driver's program prints is not kept: it is where the program was started")
         return end_of_file(Path(path))
 
     def close(self) -> None:
-        """Listen no longer."""
+        """Stop listening."""
         logging.getLogger("penstock").removeHandler(self._handler)
         if isinstance(self._kept, ProcessLogs):
             self._kept.close()

@@ -1,4 +1,4 @@
-"""The event loop of a worker: user coroutines run on a thread of their own, their results come back into the turn."""
+"""The event loop of a worker: user coroutines run on their own thread; results are delivered in the owner's turn."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ T = TypeVar("T")
 
 _Done = Callable[[Any, BaseException | None], None]
 
-#: How long `close` waits for coroutines that were cancelled, and for the thread.
+#: How long `close` waits for cancelled coroutines, and for the thread.
 CLOSE_TIMEOUT_SECONDS: Final = 2.0
 
 
 class _Call:
-    """One coroutine: not begun, running as `task`, or cancelled."""
+    """One coroutine: not started, running as `task`, or cancelled."""
 
     __slots__ = ("done", "is_cancelled", "make", "task")
 
@@ -31,13 +31,13 @@ class _Call:
 
 
 class EventLoopThread:
-    """Implements `core.ports.Coroutines` with asyncio on a daemon thread, which begins with the first call.
+    """Implements `core.ports.Coroutines` with asyncio on a daemon thread, which starts with the first call.
 
-    Either side wakes the other only when nothing was waiting for it already. Each side checks the queue after it adds
-    an item, and again after it takes the last one, so neither side misses an item.
+    Each side wakes the other only if the queue was empty before. Each side checks the queue after it adds an item, and
+    again after it takes the last one, so neither side misses an item.
 
     Args:
-        name: of the thread.
+        name: the name of the thread.
         wake: called from the thread when results are ready; the owner then calls `deliver` in its turn.
     """
 
@@ -48,7 +48,7 @@ class EventLoopThread:
         self._thread: threading.Thread | None = None
         self._to_start: deque[_Call] = deque()
         self._returned: deque[tuple[_Call, Any, BaseException | None]] = deque()
-        #: The loop's own: what keeps its tasks alive.
+        #: Used by the loop's thread only: keeps its tasks alive.
         self._running: set[asyncio.Task[None]] = set()
 
     # --- the owner's side ------------------------------------------------------------------------------------------
@@ -70,7 +70,7 @@ class EventLoopThread:
         return cancel
 
     def deliver(self) -> bool:
-        """Calls what waits for results that are ready; True when there were any."""
+        """Call the callbacks of all ready results; return whether there were any."""
         returned = self._returned
         delivered = False
         while returned:
@@ -81,7 +81,7 @@ class EventLoopThread:
         return delivered
 
     def close(self) -> None:
-        """Cancels what runs and ends the thread; a thread that hangs is left alone. No more results are delivered."""
+        """Cancel running coroutines and end the thread, or abandon it if it hangs. No more results are delivered."""
         loop, thread = self._loop, self._thread
         if loop is None or thread is None:
             return
@@ -102,7 +102,7 @@ class EventLoopThread:
         asyncio.set_event_loop(loop)
         try:
             loop.run_forever()
-            tasks = asyncio.all_tasks(loop)  # those that user code began, too
+            tasks = asyncio.all_tasks(loop)  # includes tasks started by user code
             for task in tasks:
                 task.cancel()
             if tasks:
@@ -115,7 +115,7 @@ class EventLoopThread:
     def _start_all(self) -> None:
         calls = self._to_start
         while calls:
-            # It stays in the queue until it is begun, so that the owner adds to a queue that is being emptied.
+            # The call stays in the queue until it has started, so the owner sees that the queue is still being emptied.
             call = calls[0]
             if not call.is_cancelled:
                 call.task = asyncio.create_task(self._await(call))
@@ -134,22 +134,22 @@ class EventLoopThread:
         except BaseException as caught:  # noqa: BLE001 - handed to `done`, whatever it is
             error = caught
         self._returned.append((call, result, error))
-        del error  # its traceback refers to this frame, which is a reference cycle
+        del error  # its traceback refers to this frame: a reference cycle
         if len(self._returned) == 1:
             self._wake()
 
 
 class WaitingEventLoop:
-    """An `EventLoopThread` for an owner that has nothing else to wait for, such as `BatchTask`."""
+    """An `EventLoopThread` for an owner that waits for nothing else, such as `BatchTask`."""
 
     def __init__(self, name: str) -> None:
         self._event = threading.Event()
         self.coroutines = EventLoopThread(name, self._event.set)
 
     def wait(self, ms: int) -> None:
-        """Wait until a result is there, or this many ms are over; hand over what is there.
+        """Wait up to this many ms for a result; deliver the results that are ready.
 
-        The host's clock may be set meanwhile, so a long wait ends sooner.
+        A long wait ends sooner, because the host's clock may be set meanwhile.
         """
         self._event.wait(min(ms, WAIT_MS_MAX) / 1000)
         self._event.clear()

@@ -1,4 +1,4 @@
-"""The failure enrichers that the configuration names: found, made, and called; coroutines are awaited."""
+"""The configured failure enrichers: importing, creating and calling them; coroutines are awaited."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _log = logging.getLogger("penstock.job")
 
 
 class EnricherLabeller:
-    """An enricher with the rules that its answers have to keep; see `core.job.failure_labels.Labeller`."""
+    """An enricher together with the rules for its labels; see `core.job.failure_labels.Labeller`."""
 
     def __init__(self, enricher: FailureEnricher) -> None:
         self._enricher = enricher
@@ -28,7 +28,7 @@ class EnricherLabeller:
         self.keys = frozenset(enricher.get_output_keys())
 
     def label(self, cause: BaseException, context: FailureEnricherContext) -> tuple[Labels, str | None]:
-        """Call the enricher, and take of its labels those that it had announced."""
+        """Call the enricher, and keep the labels whose keys it declared."""
         answer = self._enricher.process_failure(cause, context)
         labels = asyncio.run(_awaited(answer)) if inspect.isawaitable(answer) else answer
         if not isinstance(labels, Mapping):
@@ -43,10 +43,10 @@ async def _awaited(labels: Awaitable[Labels]) -> Labels:
 
 
 def failure_enrichers(configuration: Configuration) -> list[EnricherLabeller]:
-    """One of each enricher that `jobmanager.failure-enrichers` names.
+    """Create one instance of each enricher in `jobmanager.failure-enrichers`.
 
     Raises:
-        ConfigurationError: if one cannot be made, or two have a key in common.
+        ConfigurationError: if one cannot be created, or two share a key.
     """
     paths = [path.strip() for path in (configuration.read(FAILURE_ENRICHERS) or "").split(",")]
     made = [EnricherLabeller(_made(path)) for path in dict.fromkeys(filter(None, paths))]
@@ -73,7 +73,7 @@ def _made(path: str) -> FailureEnricher:
 
 
 class LabellingThread:
-    """Asks the enrichers of a job whose master has no background, in a thread that lives while there is a failure."""
+    """Calls the enrichers of a job whose master has no background, in a thread that exists while failures wait."""
 
     def __init__(self, labellers: list[EnricherLabeller], job_id: str, job_name: str, history: JobHistory) -> None:
         self._labellers = labellers
@@ -85,7 +85,7 @@ class LabellingThread:
         self._is_at_work = False
 
     def on_failure(self, number: int, cause: BaseException) -> None:
-        """A failure was remembered under a number."""
+        """Queue a failure, which is recorded under this number."""
         if not self._labellers:
             return
         with self._lock:

@@ -1,7 +1,7 @@
-"""A directory of temporary files that its process removes, or, if that is killed, the next process that makes one.
+"""A temporary directory that its process removes or, if that is killed, the next process that creates such a directory.
 
-The process holds a file in it as long as it lives (`filesystem.create_held`). This needs no process ids, because
-containers may share a disk.
+The process holds a lock on a file in it for as long as it lives (`filesystem.create_held`). Process ids would not do,
+because containers may share a disk.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ _HELD: Final = ".held"
 
 
 class HeldDirectory:
-    """Made below `parent` (None: the machine's directory of temporary files); `remove` it.
+    """A temporary directory below `parent` (None: the system's temporary directory). Call `remove` at the end.
 
-    Directories of the same prefix whose processes have ended are removed first.
+    Directories with the same prefix whose processes have ended are removed first.
     """
 
     def __init__(self, prefix: str, parent: Path | None = None) -> None:
@@ -37,16 +37,16 @@ class HeldDirectory:
                 self.path.mkdir()
                 return
             except FileNotFoundError:
-                continue  # another process removed it, between its creation and the lock
+                continue  # another process removed it between creation and lock
 
     def remove(self) -> None:
-        """Remove it with all that is in it."""
+        """Remove the directory and its content."""
         shutil.rmtree(self.path.parent, ignore_errors=True)
         self._file.close()
 
 
 def directory_of_this_process(prefix: str) -> str:
-    """A directory of temporary files for as long as this process lives."""
+    """Return a temporary directory that exists as long as this process."""
     held = HeldDirectory(prefix)
     atexit.register(held.remove)
     return str(held.path)

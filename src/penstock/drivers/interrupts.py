@@ -1,12 +1,12 @@
 """Makes Ctrl-C work while a program waits; a second Ctrl-C ends a process that cannot run Python code.
 
-Python handles a signal in the main thread, which needs the global interpreter lock (GIL). On the local target functions
-run in the program's process. If one of them calls C code that does not return and holds the lock, Ctrl-C has no effect.
-So the system's own action is put back when a signal arrives (`SA_RESETHAND`), and the Python handler puts itself back
-as the first thing that it does. If it does not get to run, the next Ctrl-C ends the process.
+Python handles signals in the main thread, which needs the global interpreter lock (GIL). With the local target,
+functions run in the program's process. If one of them calls C code that does not return and holds the lock, Ctrl-C has
+no effect. Therefore the default action is restored when a signal arrives (`SA_RESETHAND`), and the Python handler first
+reinstalls itself. If the handler does not get to run, the next Ctrl-C ends the process.
 
-The system may hand a signal to any thread of the process. The main thread still runs the Python handler, but nothing
-wakes it. So the functions that wait here wake up now and then.
+The system may deliver a signal to any thread of the process. The main thread still runs the Python handler, but nothing
+wakes it. Therefore the functions here that wait wake up from time to time.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from typing import Any, Final, TypeVar
 
 T = TypeVar("T")
 
-#: How often a program that waits wakes up to run the handlers of signals that another thread took.
+#: The interval at which a waiting program wakes up to handle signals that another thread received.
 SIGNALS_SECONDS: Final = 0.5
 
 _RESET_HANDLER: Final = -0x80000000
-#: The structure below differs on other systems and processors.
+#: The structure below is different on other systems and processors.
 _IS_KNOWN: Final = sys.platform == "linux" and platform.machine() in ("x86_64", "aarch64")
 
 
@@ -48,9 +48,9 @@ class _Action(ctypes.Structure):
 
 @contextlib.contextmanager
 def ends_on_second_interrupt() -> Iterator[None]:
-    """SIGINT has its present effect meanwhile, and ends the process if Python has not handled the one before.
+    """Let SIGINT work as before, but end the process if Python has not handled the previous SIGINT.
 
-    This changes nothing outside of the main thread, if the program ignores SIGINT, and on systems other than Linux.
+    This has no effect outside the main thread, if the program ignores SIGINT, or on systems other than Linux.
     """
     before = signal.getsignal(signal.SIGINT)
     if not _IS_KNOWN or not callable(before) or threading.current_thread() is not threading.main_thread():
@@ -74,13 +74,13 @@ def ends_on_second_interrupt() -> Iterator[None]:
 
 
 def wait_until_done(future: Future[Any]) -> None:
-    """Wait for a future, however it ends; signals have their effect within `SIGNALS_SECONDS`."""
+    """Wait for a future, whatever its outcome; signals take effect within `SIGNALS_SECONDS`."""
     while not wait([future], SIGNALS_SECONDS).done:
         pass
 
 
 def next_of(items: SimpleQueue[T], timeout_seconds: float | None = None) -> T:
-    """The next item of a queue; signals have their effect within `SIGNALS_SECONDS`. Raises `Empty` at the timeout."""
+    """Return the next item of a queue, or raise `Empty` at the timeout. Handles signals like `wait_until_done`."""
     left = math.inf if timeout_seconds is None else timeout_seconds
     until = time.monotonic() + left
     while True:
@@ -98,6 +98,6 @@ def _set(action: _Action) -> None:
 
 
 def _call(action: _Action | None, former: _Action | None) -> bool:
-    """Call `sigaction`; returns whether it has succeeded."""
+    """Call `sigaction`; return whether it succeeded."""
     pointers = [None if one is None else ctypes.byref(one) for one in (action, former)]
     return bool(ctypes.CDLL(None).sigaction(int(signal.SIGINT), *pointers) == 0)

@@ -1,7 +1,6 @@
-"""What those who look at a job and steer it ask of it, wherever its master is.
+"""The interface for observing and controlling a job, wherever its master runs.
 
-A job of this process is a `RunningJob`; a job of a program that a session runs in a process of its own is a
-`RemoteJob`.
+A job of this process is a `RunningJob`. A job of a program that a session runs in a separate process is a `RemoteJob`.
 """
 
 from __future__ import annotations
@@ -21,47 +20,47 @@ from penstock.drivers.running_job import ANSWER_MS_MAX
 
 
 class JobHandle(Protocol):
-    """A job. Methods are those of `RunningJob`, and mean the same; any thread may call them."""
+    """A job. The methods are thread-safe, and work like the methods of `RunningJob`."""
 
     @property
     def moves(self) -> Moves | None:
-        """The moves from status to status; None where nobody keeps them."""
+        """The status transitions; None if they are not recorded."""
 
     def get_job_id(self) -> JobID:
-        """The job's id."""
+        """Return the job's id."""
 
     def status(self) -> JobStatus:
-        """Where the job is in its life."""
+        """Return the status of the job."""
 
     def get_view(self) -> Future[JobView]:
-        """The job as it is now; cancelled when it is over."""
+        """Return the current view of the job; the future is cancelled when the job is over."""
 
     def last_view(self) -> JobView | None:
-        """The job as it ended."""
+        """Return the view of the job at its end."""
 
     def get_job_execution_result(self) -> Future[JobExecutionResult]:
-        """The outcome."""
+        """Return the outcome."""
 
     def get_accumulators(self) -> Future[dict[str, Any]]:
-        """The users' accumulators."""
+        """Return the user's accumulators."""
 
     def get_bounds(self) -> Future[dict[int, Bounds]]:
-        """Between which bounds the parallelism of each vertex is."""
+        """Return the bounds of each vertex's parallelism."""
 
     def before_result(self, action: Callable[[BaseException | None], None]) -> None:
-        """Do something before anyone hears that the job is over."""
+        """Call `action` when the job is over, before the outcome is visible to anyone."""
 
     def cancel(self) -> Future[None]:
         """Cancel the job."""
 
     def rescale(self, parallelism: Mapping[str, int]) -> Future[Mapping[str, int]]:
-        """Go on at other parallelisms."""
+        """Change the parallelism and continue."""
 
     def trigger_checkpoint(self, is_full: bool = False) -> Future[int | None]:
-        """Take a checkpoint now; one that is full writes all state anew."""
+        """Take a checkpoint now; a full one writes all state again."""
 
     def trigger_savepoint(self, savepoint_directory: str | None = None) -> Future[str]:
-        """Take a savepoint while the job goes on."""
+        """Take a savepoint while the job continues."""
 
     def stop_with_savepoint(
         self, advance_to_end_of_event_time: bool, savepoint_directory: str | None = None
@@ -72,10 +71,10 @@ class JobHandle(Protocol):
         """Take a savepoint, then cancel the job."""
 
     def ask_worker(self, worker_id: str, question: Question, timeout_ms: int = ANSWER_MS_MAX) -> Future[Answer]:
-        """Ask the process of a worker."""
+        """Ask a question to the process of a worker."""
 
     def ask_driver(self, question: Question) -> Future[Answer]:
-        """Ask the process of the job's master."""
+        """Ask a question to the process of the job's master."""
 
     def engine_page(self, worker_id: str | None = None) -> str | None:
-        """Where the engine under the job shows a worker, or itself."""
+        """Return the address of the engine's page about a worker, or about the engine itself."""

@@ -1,14 +1,14 @@
-"""Where the pages of jobs are: layers above the drivers, which these cannot import, say so."""
+"""The pages of jobs, registered by higher layers, which drivers cannot import."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Final
 
-#: Give the address of the page of a job by its id; None while they serve none. Any thread calls them.
+#: Return the address of a job's page by the job's id, or None while they serve none. Called in any thread.
 pages: Final[list[Callable[[str], str | None]]] = []
 
 
 def page_of(job_id: str) -> str | None:
-    """The address of the page of a job; None when nobody serves one."""
+    """Return the address of a job's page; None if nothing serves one."""
     return next((address for page in pages if (address := page(job_id)) is not None), None)

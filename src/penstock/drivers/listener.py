@@ -1,4 +1,4 @@
-"""What the client's side hears of a job: log lines, and the bytes that sinks emit to it."""
+"""The client's listener to a job: log lines, and the bytes that sinks send to the client."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ from penstock.drivers.log_forms import HidingForm
 _log = logging.getLogger("penstock.job")
 
 _TRACEBACK: Final = "\nTraceback (most recent call last):\n"
-#: A line of a traceback that names a place, and one that does not belong to a place: the error.
+#: A line of a traceback with a file and line number, and an unindented line: the error.
 _FRAME: Final = re.compile(r'^  File "(.+)", line (\d+).*', re.MULTILINE)
 _UNINDENTED: Final = re.compile(r"^\S", re.MULTILINE)
 
-#: Begins the names of handlers that keep a log.
+#: The prefix of the names of handlers that store a log.
 KEEPS = "penstock-keeps-"
 
 
 class ClientListener:
-    """Logs the job's few important moments, and hands sinks' bytes to their handlers."""
+    """Logs the job's few important events, and passes sinks' bytes to their handlers."""
 
     def __init__(self, job_graph: JobGraph) -> None:
         self._name = job_graph.name
         self._handlers = job_graph.client_handlers
-        #: of the failure that the job is recovering from
+        #: the traceback of the failure that the job is recovering from
         self._traceback = ""
         log_to_stderr_by_default()
 
     def on_job_status(self, status: str, reason: str | None) -> None:
-        """Failures and restarts are warnings, the rest is information.
+        """Log failures and restarts as warnings, and the rest as information.
 
-        The traceback of a failure comes with the restart: a job that does not restart raises it.
+        The traceback of a failure is logged at the restart; a job that does not restart raises it.
         """
         level = logging.WARNING if status in ("FAILING", "RESTARTING") else logging.INFO
         if status == "CREATED":
@@ -48,22 +48,22 @@ class ClientListener:
             self._traceback, trace = trace, ""
         elif status == "RESTARTING":
             self._traceback, trace = "", trace or self._traceback
-        because = "" if not text or status == "FAILED" else f": {text}"  # a failure is raised, too
+        because = "" if not text or status == "FAILED" else f": {text}"  # a FAILED job raises the reason
         _log.log(level, "%s: %s%s%s", self._name, status.lower(), because, trace and f"\n{trace}")
 
     def on_client_output(self, operator_id: str, subtask_index: int, payload: bytes) -> None:
-        """Bytes of a sink."""
+        """Pass a sink's bytes to its handler."""
         handler = self._handlers.get(operator_id)
         if handler is not None:
             handler(subtask_index, payload)
 
     def on_log(self, line: str) -> None:
-        """One line for the user."""
+        """Log a line for the user."""
         _log.info("%s: %s", self._name, line)
 
 
 def summary_of(reason: str) -> tuple[str, str]:
-    """An error in one line, with operator, record and the last line of code; and its traceback, empty without one."""
+    """Return an error in one line, with operator, record and the last line of code; and its traceback, or ""."""
     place, begin, frames = reason.partition(_TRACEBACK)
     if not begin:
         return reason, ""
@@ -76,10 +76,10 @@ def summary_of(reason: str) -> tuple[str, str]:
 
 
 def log_to_stderr_by_default() -> None:
-    """Let a program that has not set up logging still hear what its jobs do."""
+    """Log to stderr what jobs do if the program has not set up logging."""
     hide_in_uncaught_errors()
     logger = logging.getLogger("penstock")
-    # What keeps lines for those who look at a job shows them to nobody.
+    # Handlers that store lines for later display do not show them to the user.
     shown = [handler for handler in logger.handlers if not (handler.name or "").startswith(KEEPS)]
     if shown or logging.getLogger().handlers:
         return
@@ -91,7 +91,7 @@ def log_to_stderr_by_default() -> None:
 
 
 def hide_in_uncaught_errors() -> None:
-    """Let the traceback of an error that ends the program show no secret; a hook of the program's own stays."""
+    """Hide secrets in the traceback of an error that ends the program, unless the program has set its own hook."""
     if sys.excepthook is sys.__excepthook__:
         sys.excepthook = _print_hidden
 

@@ -1,4 +1,4 @@
-"""Where a process keeps what it logs and prints: files of bounded size, which may be asked for by their names."""
+"""The log and output files of a process: limited in size, and readable by name."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from penstock.drivers.log_settings import LogSettings
 from penstock.drivers.questions import FILE_BYTES_MAX, Answer, FileText, LogFile, LogFiles, Refused
 from penstock.drivers.worker_directories import WorkerDirectories, WorkerDirectory
 
-#: Begins the names of directories that go with their process.
+#: The name prefix of directories that are deleted at the end of their process.
 LOGS_PREFIX: Final = "penstock-logs-"
 
 
 class ProcessLogs:
-    """The files of one process.
+    """The log files of one process.
 
-    `<penstock.logs.dir>/<job>/<process>.log`, with `.1` and so on for older ones, and `.out` for what was printed.
-    Without the option they lie in a directory for temporary files until the process ends.
+    `<penstock.logs.dir>/<job>/<process>.log`, with `.1` and so on for older files, and `.out` for printed output.
+    Without the option, they are in a temporary directory until the process ends.
 
     Args:
-        settings: how they are kept.
-        process: begins the names of the files.
+        settings: the options of the logs.
+        process: the prefix of the file names.
     """
 
     def __init__(self, settings: LogSettings, process: str) -> None:
@@ -54,7 +54,7 @@ class ProcessLogs:
         return sorted(found, key=lambda path: (len(path.name), path.name))
 
     def list(self) -> Answer:
-        """The log's files, the newest first."""
+        """List the log's files, newest first."""
         files = []
         for path in self._files():
             about = path.stat()
@@ -62,14 +62,14 @@ class ProcessLogs:
         return LogFiles(tuple(files))
 
     def read(self, name: str) -> Answer:
-        """The end of one of them, by its name; of the newest when the name is empty."""
+        """Return the end of a log file; of the newest one if the name is empty."""
         for path in self._files():
             if path.name == (name or self._main):
                 return self._end_of(path.read_bytes())
         return Refused(f"there is no log file {name!r}", is_unknown=True)
 
     def output(self) -> Answer:
-        """The end of what was printed."""
+        """Return the end of the printed output."""
         return self._end_of(self.printed.read())
 
     def _end_of(self, data: bytes) -> FileText:
@@ -77,7 +77,7 @@ class ProcessLogs:
         return FileText(text[-FILE_BYTES_MAX:], max(0, len(text) - FILE_BYTES_MAX))
 
     def close(self) -> None:
-        """Keep nothing more; files that go with the process are removed."""
+        """Close the files, and remove temporary ones."""
         self.handler.close()
         self.printed.close()
         if self._own is not None:

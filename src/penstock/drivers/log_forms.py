@@ -1,4 +1,4 @@
-"""Lines of a log: for people, or as JSON objects; never with a secret that this process knows."""
+"""The formats of log lines: text or JSON objects, without the secrets that this process knows."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from penstock.drivers.log_settings import LogSettings
 
 
 class HidingForm(logging.Formatter):
-    """Any form of lines, without the secrets that this process knows."""
+    """A formatter that hides the secrets that this process knows."""
 
     def format(self, record: logging.LogRecord) -> str:
         return hide(super().format(record))
 
 
 class TextForm(HidingForm):
-    """As Flink's logs look."""
+    """The format of Flink's logs."""
 
     def __init__(self) -> None:
         super().__init__("%(asctime)s %(levelname)-5s %(name)s [%(threadName)s] - %(message)s")
 
 
 class JsonForm(logging.Formatter):
-    """A JSON object a line: `time` (UTC), `level`, `logger`, `thread`, `job`, `process`, `message`, `exception`."""
+    """One JSON object per line: `time` (UTC), `level`, `logger`, `thread`, `job`, `process`, `message`, `exception`."""
 
     def __init__(self, settings: LogSettings, process: str) -> None:
         super().__init__()
@@ -48,5 +48,5 @@ class JsonForm(logging.Formatter):
 
 
 def form_of(settings: LogSettings, process: str) -> logging.Formatter:
-    """The form that the settings ask for."""
+    """Return the formatter for the settings."""
     return JsonForm(settings, process) if settings.is_json else TextForm()

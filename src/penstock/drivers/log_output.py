@@ -1,4 +1,4 @@
-"""What functions print: it goes where it went before, and into a file of bounded size."""
+"""Printed output of functions: written to its usual stream, and to a file of limited size."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, TextIO, cast
 
 
 class OutputFile:
-    """Two halves: when one is full it takes the place of the older one, so the newest output is always kept."""
+    """Printed output in two files: a full file replaces the older one, so the newest output is always kept."""
 
     def __init__(self, path: Path, bytes_max: int) -> None:
         self._path = path
@@ -23,7 +23,7 @@ class OutputFile:
         self._size = path.stat().st_size
 
     def write(self, text: str) -> None:
-        """Take text in; any thread may write."""
+        """Append text. Thread-safe."""
         data = text.encode(errors="backslashreplace")[-self._half :]
         with self._lock:
             if self._file.closed:
@@ -36,7 +36,7 @@ class OutputFile:
             self._size += len(data)
 
     def read(self) -> bytes:
-        """All that is kept."""
+        """Return all output that is kept."""
         with self._lock:
             if not self._file.closed:
                 self._file.flush()
@@ -44,19 +44,19 @@ class OutputFile:
             return older + self._path.read_bytes()
 
     def flush(self) -> None:
-        """Write it to the disk."""
+        """Flush the file to disk."""
         with self._lock:
             if not self._file.closed:
                 self._file.flush()
 
     def close(self) -> None:
-        """Take nothing more in."""
+        """Close the file; later text is ignored."""
         with self._lock:
             self._file.close()
 
 
 class Tee(TextIOBase):
-    """A stream whose text goes to a file as well. What is no text, such as its descriptor, is that of the stream."""
+    """A stream that also writes its text to a file. Other attributes, such as the descriptor, come from the stream."""
 
     def __init__(self, stream: TextIO, file: OutputFile) -> None:
         self._stream = stream
@@ -66,7 +66,7 @@ class Tee(TextIOBase):
         written = self._stream.write(text)
         try:
             self._copy.write(text)
-        except OSError:  # a full disk is no reason for which a user's print fails
+        except OSError:  # a full disk must not make a user's print fail
             self._copy.close()
         return written
 
@@ -88,7 +88,7 @@ class Tee(TextIOBase):
 
 @contextmanager
 def printed_into(file: OutputFile) -> Iterator[None]:
-    """While this lasts, what this process prints to stdout and stderr goes into the file, too."""
+    """Copy this process's stdout and stderr to the file in this context."""
     out, err = sys.stdout, sys.stderr
     sys.stdout, sys.stderr = cast("TextIO", Tee(out, file)), cast("TextIO", Tee(err, file))
     try:

@@ -1,4 +1,4 @@
-"""The options of logs, as they travel to workers."""
+"""The options of logs, as sent to workers."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from penstock.base.secrets import known_secrets, values_to_hide
 
 @dataclass(frozen=True)
 class LogSettings:
-    """How the processes of one job keep logs.
+    """The log settings of the processes of one job.
 
     Attributes:
         job_id: the job.
-        directory: where files stay when the job is over; None for files that go with their process.
-        level: the least level of lines that are kept.
+        directory: where files remain after the job; None for files that are deleted at the end of their process.
+        level: the minimum level of the lines that are kept.
         is_json: whether each line is a JSON object.
-        file_bytes_max: no file is longer.
-        files_max: how many files a process keeps, the newest ones.
-        output_bytes_max: how much of what is printed is kept.
+        file_bytes_max: the maximum size of a file.
+        files_max: the number of newest files that a process keeps.
+        output_bytes_max: the maximum size of the printed output that is kept.
         secrets: hidden in every line of each process that receives the settings.
     """
 

@@ -1,4 +1,4 @@
-"""The moves of a job from status to status, as its master told them: none is lost, however seldom somebody looks."""
+"""The status transitions of a job, as reported by its master: none is lost, however rarely a reader polls."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from typing import Final
 
 from penstock.core.ports import JobListener
 
-#: How many are kept.
+#: The maximum number of transitions that are kept.
 MOVES_MAX: Final = 1_000
 
 
 @dataclass(frozen=True)
 class Move:
-    """A job came to a status.
+    """A status transition of a job.
 
     Attributes:
-        number: counts the moves of the job, from 1.
-        at_ms: when (ms since the epoch).
-        status: the status.
-        reason: why; None when that needs no words.
+        number: the number of the job's transition, from 1.
+        at_ms: its time (ms since the epoch).
+        status: the new status.
+        reason: why; None if no explanation is needed.
     """
 
     number: int
@@ -32,7 +32,7 @@ class Move:
 
 
 class Moves:
-    """Listens to a job in the place of another listener, which hears everything all the same."""
+    """Records a job's status transitions, and passes all events on to another listener."""
 
     def __init__(self, listener: JobListener) -> None:
         self._listener = listener
@@ -41,21 +41,21 @@ class Moves:
         self._count = 0
 
     def after(self, number: int) -> list[Move]:
-        """Those after the one with this number, as far as they are kept; any thread may ask."""
+        """Return the stored transitions after the one with this number. Thread-safe."""
         with self._lock:
             return [move for move in self._moves if move.number > number]
 
     def on_job_status(self, status: str, reason: str | None) -> None:
-        """Keep a move."""
+        """Record a transition."""
         with self._lock:
             self._count += 1
             self._moves.append(Move(self._count, time.time_ns() // 1_000_000, status, reason))
         self._listener.on_job_status(status, reason)
 
     def on_client_output(self, operator_id: str, subtask_index: int, payload: bytes) -> None:
-        """Pass it on."""
+        """Pass the output on."""
         self._listener.on_client_output(operator_id, subtask_index, payload)
 
     def on_log(self, line: str) -> None:
-        """Pass it on."""
+        """Pass the line on."""
         self._listener.on_log(line)

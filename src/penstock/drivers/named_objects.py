@@ -1,4 +1,4 @@
-"""What an option names of the program: a class or a function of a module."""
+"""Loading of classes and functions that an option names."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def named_object(module_name: str, name: str) -> Any:
-    """Import a module and take what it has under a name, which may have dots. Raises whatever the import raises."""
+    """Import a module and return its attribute of this name, which may have dots. Import errors propagate."""
     found: Any = importlib.import_module(module_name)
     for part in name.split("."):
         found = getattr(found, part)

@@ -1,7 +1,7 @@
-"""What this process uses: processor, memory, threads, garbage collections. Any thread may ask.
+"""The resource usage of this process: CPU, memory, threads, garbage collections. Thread-safe.
 
-A sample takes a tenth of a millisecond, and no two are taken within a second, so it does not matter who asks, or how
-often. Limits are those of the process's control groups, because what a container may use is what counts.
+A sample takes a tenth of a millisecond, and at most one is taken per second, so callers may ask as often as they like.
+Limits come from the process's control groups, because they determine the resources of a container.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from penstock.drivers.control_groups import cpu_cores_max, memory_bytes_max
 if TYPE_CHECKING:
     import psutil
 
-#: How old (s) figures may be.
+#: The maximum age (s) of figures.
 AGE_SECONDS: Final = 1.0
 
 
 class CollectionWatch:
-    """Counts Python's garbage collections and their time, from its making until `close`."""
+    """Counts Python's garbage collections and their time, from construction to `close`."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -33,7 +33,7 @@ class CollectionWatch:
         gc.callbacks.append(self._on_collection)
 
     def close(self) -> None:
-        """Count no more."""
+        """Stop counting."""
         if self._on_collection in gc.callbacks:
             gc.callbacks.remove(self._on_collection)
 
@@ -46,24 +46,24 @@ class CollectionWatch:
 
 
 class ProcessWatch:
-    """Samples the process that makes it; belongs to one thread at a time."""
+    """Samples the process that creates it; used by one thread at a time."""
 
     def __init__(self) -> None:
-        import psutil  # workers load it when they are up, in the thread of their heartbeats
+        import psutil  # workers import it after their start, in the heartbeat thread
 
         self._process: psutil.Process = psutil.Process()
         self._collections = CollectionWatch()
         self._cores = _cores()
         self._physical_bytes = int(psutil.virtual_memory().total)
         self._limit_bytes = memory_bytes_max()
-        #: the stubs do not know of machines without a network, nor of Windows
+        #: the stubs do not cover machines without a network, nor Windows
         self._network: Any = psutil.net_io_counters
         self._open_files: Any = getattr(self._process, "num_fds", None) or getattr(self._process, "num_handles", int)
         self._sampled_ns = time.monotonic_ns()
         self._cpu_ns = time.process_time_ns()
 
     def sample(self) -> ProcessFigures:
-        """The figures as of now; the load is that since the last sample."""
+        """Return the current figures; the load is that since the last sample."""
         process = self._process
         now_ns, cpu_ns = time.monotonic_ns(), time.process_time_ns()
         elapsed_ns = max(1, now_ns - self._sampled_ns)
@@ -88,12 +88,12 @@ class ProcessWatch:
             )
 
     def close(self) -> None:
-        """Watch no more."""
+        """Stop watching."""
         self._collections.close()
 
 
 class _Shared:
-    """The one watch of a process. A process that was forked begins its own."""
+    """The only watch of a process. A forked process creates its own."""
 
     def __init__(self) -> None:
         self._begin()
@@ -119,7 +119,7 @@ class _Shared:
             return self._figures
 
     def _sampled(self, before: ProcessFigures | None) -> ProcessFigures:
-        """The figures as of now, or the last ones if the system gives none, as without free file descriptors."""
+        """Return the current figures, or the last ones if the system fails, as without free file descriptors."""
         import psutil
 
         try:
@@ -130,7 +130,7 @@ class _Shared:
 
 
 def _cores() -> int:
-    """How many cores the process may use."""
+    """Return the number of cores that the process may use."""
     allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     limit = cpu_cores_max()
     return allowed if limit is None else max(1, min(allowed, limit))
@@ -140,7 +140,7 @@ _shared: Final = _Shared()
 
 
 def process_figures() -> ProcessFigures:
-    """What this process uses, as of at most a second ago.
+    """Return the resource usage of this process, at most a second old.
 
     `collections` and `collections_ms` count from the first call on.
     """

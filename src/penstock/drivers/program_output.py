@@ -1,4 +1,4 @@
-"""Where a program's process prints to, when who started it has sent that into a file."""
+"""The output file of a program's process, if the process was started with one."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Final
 
 from penstock.drivers.questions import FILE_BYTES_MAX, Answer, FileText, Refused
 
-#: The variable of the environment with the path of that file.
+#: The environment variable with the path of that file.
 OUTPUT_VARIABLE: Final = "PENSTOCK_OUTPUT_FILE"
 
 
 def end_of_file(path: Path) -> Answer:
-    """What is in a file; of a long one, the end."""
+    """Return the content of a file; of a long file, the end."""
     try:
         with path.open("rb") as file:
             left_out = max(0, file.seek(0, 2) - FILE_BYTES_MAX)

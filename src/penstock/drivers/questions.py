@@ -1,7 +1,7 @@
-"""What a job's driver may ask the process of a worker, and the answers: plain values, bounded in size.
+"""The questions that a job's driver asks a worker's process, and the answers: plain values of limited size.
 
-These are no messages of the job: the job master decides nothing by them, and tasks hear nothing of them. Answers are
-made beside the worker's loop, so there is one while a user's function does not return.
+They are not messages of the job: the job master does not decide by them, and tasks do not see them. Other threads than
+the worker's loop answer them, so they work even while a user-defined function does not return.
 """
 
 from __future__ import annotations
@@ -10,21 +10,21 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-#: No answer is longer (bytes), in however many frames.
+#: The maximum size (bytes) of an answer, in any number of frames.
 ANSWER_BYTES_MAX: Final = 4 << 20
-#: How much (bytes) of a file one answer has at most.
+#: The maximum part (bytes) of a file in one answer.
 FILE_BYTES_MAX: Final = 2 << 20
-#: How many samples one question may ask for, and for how long (ms) in all.
+#: The maximum number of samples per question, and their maximum total time (ms).
 SAMPLES_MAX: Final = 1_000
 SAMPLING_MS_MAX: Final = 30_000
 
 
 class AskThreads(msgspec.Struct, frozen=True, tag=True):
-    """Where is each thread?"""
+    """Asks for the stack of each thread."""
 
 
 class AskSamples(msgspec.Struct, frozen=True, tag=True):
-    """Where is the loop, `count` times, once every `interval_ms`, when it is at this vertex or at nothing?"""
+    """Asks for `count` stacks of the loop, one every `interval_ms`, when it runs this vertex or waits for input."""
 
     vertex: int
     count: int
@@ -32,27 +32,27 @@ class AskSamples(msgspec.Struct, frozen=True, tag=True):
 
 
 class AskLogs(msgspec.Struct, frozen=True, tag=True):
-    """Which files of logs are there?"""
+    """Asks for the list of log files."""
 
 
 class AskLog(msgspec.Struct, frozen=True, tag=True):
-    """What is in one of them? Of a long one, the end; of the newest lines' file when no name is given."""
+    """Asks for the content of a log file, or for the end of a long one; of the newest file without a name."""
 
     name: str = ""
 
 
 class AskOutput(msgspec.Struct, frozen=True, tag=True):
-    """What was printed?"""
+    """Asks for the printed output."""
 
 
 class Threads(msgspec.Struct, frozen=True, tag=True):
-    """Names of threads, and where they are."""
+    """The names and stacks of threads."""
 
     stacks: tuple[tuple[str, str], ...]
 
 
 class StackSample(msgspec.Struct, frozen=True, array_like=True):
-    """Functions, outermost first, that were seen `count` times; of no task when `subtask` is None."""
+    """Functions, outermost first, that were seen `count` times; of no task if `subtask` is None."""
 
     subtask: int | None
     waits: bool
@@ -61,7 +61,7 @@ class StackSample(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Samples(msgspec.Struct, frozen=True, tag=True):
-    """All that was seen; those of other vertices are left out."""
+    """All samples; samples of other vertices are left out."""
 
     stacks: tuple[StackSample, ...]
 
@@ -75,20 +75,20 @@ class LogFile(msgspec.Struct, frozen=True, array_like=True):
 
 
 class LogFiles(msgspec.Struct, frozen=True, tag=True):
-    """The newest first."""
+    """The log files, newest first."""
 
     files: tuple[LogFile, ...]
 
 
 class FileText(msgspec.Struct, frozen=True, tag=True):
-    """The end of a file; `left_out` bytes are before it."""
+    """The end of a file, without its first `left_out` bytes."""
 
     data: bytes
     left_out: int = 0
 
 
 class Refused(msgspec.Struct, frozen=True, tag=True):
-    """There is no answer, and why; `is_unknown` when what was asked for is not there."""
+    """No answer, and the reason; `is_unknown` if the requested object does not exist."""
 
     reason: str
     is_unknown: bool = False

@@ -1,4 +1,4 @@
-"""RocksDB backends of a worker: each has a directory, which is removed when the backend is closed."""
+"""RocksDB backends of a worker: each has its own directory, removed when the backend is closed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _log = logging.getLogger("penstock.state")
 
 
 class RocksDBBackends:
-    """Implements the port `KeyedBackends`. What the backends share in memory is in the settings (E2)."""
+    """Implements the port `KeyedBackends`. The settings hold the memory that the backends share (E2)."""
 
     def __init__(self, directories: WorkerDirectories, settings: RocksDBSettings) -> None:
         self._directories = directories
@@ -24,7 +24,7 @@ class RocksDBBackends:
     def make(
         self, execution: ExecutionId, operator_id: str, owner: str, max_parallelism: int, key_groups: tuple[int, int]
     ) -> KeyedStateBackend:
-        """A backend over RocksDB."""
+        """Create a RocksDB backend."""
         return _OwnDirectory(max_parallelism, self._directories.make(), owner, key_groups, self._settings)
 
 
@@ -43,8 +43,8 @@ class _OwnDirectory(RocksDBKeyedStateBackend):
     def close(self) -> None:
         """Close the store and remove the directory.
 
-        RocksDB writes its buffers when it closes, which fails on a full disk. The store is removed, so this is logged
-        and does not fail the task.
+        RocksDB flushes its buffers on close, which fails if the disk is full. The store is removed anyway, so the
+        failure is logged and does not fail the task.
         """
         try:
             super().close()

@@ -1,4 +1,4 @@
-"""What every driver returns for a job that it runs: PyFlink's `JobClient`, with progress and an orderly end."""
+"""Handle that every driver returns for a running job: PyFlink's `JobClient`, with progress and an orderly shutdown."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ from penstock.storage.disposal import note_end
 from penstock.storage.files import absolute_url
 from penstock.storage.leadership import DeposedError
 
-if TYPE_CHECKING:  # workers load this module with the API, and no master
+if TYPE_CHECKING:  # workers load this module with the API, but no job master
     from penstock.core.job.job_master import JobMaster
     from penstock.core.job.resource_requirements import Bounds
 
-#: How long (ms) a worker may take to answer a question.
+#: Time limit (ms) for a worker to answer a question.
 ANSWER_MS_MAX: Final = 10_000
-#: How long (s) a job that ends waits until its end is recorded.
+#: How long (s) an ending job waits for its end to be recorded.
 END_RECORD_SECONDS: Final = 5.0
 
 _log = logging.getLogger("penstock.drivers")
@@ -55,14 +55,14 @@ T = TypeVar("T")
 
 
 def completed(value: T) -> CompletableFuture[T]:
-    """A future that is done."""
+    """Return a future that is already completed."""
     future: CompletableFuture[T] = CompletableFuture()
     future.complete(value)
     return future
 
 
 def mapped(future: Future[S], function: Callable[[S], T]) -> Future[T]:
-    """What a function makes of a future's result; cancelled, or failed, as the future is."""
+    """Apply a function to a future's result. The returned future is cancelled or fails if the original does."""
     result: Future[T] = Future()
 
     def on_done(done: Future[S]) -> None:
@@ -82,7 +82,7 @@ class RunningJob(JobClient):
     """A job whose master lives in this process.
 
     Attributes:
-        moves: those from status to status, since it began; None where nobody keeps them.
+        moves: the status transitions since the job began; None if they are not recorded.
     """
 
     moves: Moves | None = None
@@ -107,67 +107,68 @@ class RunningJob(JobClient):
 
     @abstractmethod
     def status(self) -> JobStatus:
-        """Where the job is in its life."""
+        """Return the job's status."""
 
     @abstractmethod
     def get_view(self) -> Future[JobView]:
-        """The job as it is now: vertices, subtasks, checkpoints, failures; cancelled when the job is over."""
+        """Return the job's current view: vertices, subtasks, checkpoints, failures; cancelled once the job is over."""
 
     @abstractmethod
     def last_view(self) -> JobView | None:
-        """The job as it ended; None while it runs, or if it ended before it had a master."""
+        """Return the final view of the job; None while it runs, or if it ended before it had a master."""
 
     def get_progress(self) -> Future[JobProgress]:
-        """Figures of the running job; the future is cancelled when the job is over."""
+        """Return the running job's progress figures; the future is cancelled once the job is over."""
         return mapped(self.get_view(), job_progress)
 
     @abstractmethod
     def trigger_checkpoint(self, is_full: bool = False) -> Future[int | None]:
-        """Trigger a checkpoint now; its id, or None when the job is not in a state to take one.
+        """Trigger a checkpoint now; the future has its id, or None if the job is not in a state to take one.
 
-        One that `is_full` writes all state anew, and refers to no file of an earlier one. Later ones build on it.
+        A checkpoint that `is_full` writes all state again and refers to no file of an earlier one. Later ones build on
+        it.
         """
 
     @abstractmethod
     def ask(self, question: Callable[[JobMaster], T]) -> Future[T]:
-        """Call with the job master in its next turn; the future is cancelled when the job is over by then."""
+        """Call a function with the job master in its next turn; the future is cancelled if the job is over by then."""
 
     def ask_worker(self, worker_id: str, question: Question, timeout_ms: int = ANSWER_MS_MAX) -> Future[Answer]:
-        """Ask the process of a worker what it is at; the future fails with an `OperationError` without an answer."""
+        """Ask a worker's process a diagnostic question; the future fails with an `OperationError` without an answer."""
         future: Future[Answer] = Future()
         future.set_exception(OperationError(f"the job has no worker {shorten(worker_id)!r}: its tasks are Spark's own"))
         return future
 
     def engine_page(self, worker_id: str | None = None) -> str | None:
-        """Where the engine under the job shows a worker, or itself; None where it has no page of its own."""
+        """Return the address of the engine's page for a worker, or its main page; None if the engine has no pages."""
         return None
 
     def ask_driver(self, question: Question) -> Future[Answer]:
-        """Ask this process what it is at, and for the log of the job."""
+        """Ask this process a diagnostic question, or for the job's log."""
         future: Future[Answer] = Future()
         self._answers.begin(question, future.set_result)
         return future
 
     @abstractmethod
     def begin_cancel(self) -> None:
-        """Let the job end soon; called again at each further request."""
+        """Start cancelling the job; called again for each further request."""
 
     def lose_leadership(self, reason: str) -> None:
-        """Suspend the job, because another driver may run it by now (E7); any thread may say so.
+        """Suspend the job because another driver may be running it by now (E7). Thread-safe.
 
-        The job's outcome is then a `DeposedError` with the reason. Nothing of it is committed or deleted any more,
-        except what was being committed at that moment.
+        The job's outcome is then a `DeposedError` with the reason. The job commits and deletes nothing more, apart from
+        a commit already in progress.
         """
         error = DeposedError(self._job_name, reason)
         self.ask(lambda master: master.suspend(error))
 
     @abstractmethod
     def where(self) -> str | None:
-        """What keeps the job from ending, in words; None when nothing worth a message does."""
+        """Describe what keeps the job from ending; None if nothing is worth a message."""
 
     @abstractmethod
     def end(self, patience_seconds: float = 5.0) -> None:
-        """Cancel the job, unless it was, and wait until nothing of it is left, or until the waiting ends."""
+        """Cancel the job, unless it was cancelled before, and wait until it has shut down or the time is up."""
 
     def cancel(self) -> Future[None]:
         """Cancel the job; see `JobClient`."""
@@ -176,11 +177,11 @@ class RunningJob(JobClient):
         return completed(None)
 
     def wait(self) -> JobExecutionResult:
-        """Wait for the outcome; Ctrl-C meanwhile cancels the job, and takes effect when nothing of it is left.
+        """Wait for the outcome. Ctrl-C cancels the job and takes effect once the job has shut down.
 
-        While a function does not return, the log names it now and then. A second Ctrl-C, or a second `cancel`, ends the
-        waiting. If the first Ctrl-C has no effect, because a call holds Python's global interpreter lock, the second
-        one ends the process.
+        While a user function does not return, the log names it from time to time. A second Ctrl-C, or a second
+        `cancel`, ends the wait. If the first Ctrl-C has no effect because a call holds Python's global interpreter
+        lock, the second one ends the process.
 
         Raises:
             JobExecutionError: if the job failed or was cancelled.
@@ -201,22 +202,22 @@ class RunningJob(JobClient):
             self.cancel()
 
     def get_job_id(self) -> JobID:
-        """The job's id."""
+        """Return the job's id."""
         return self._job_id
 
     def get_job_status(self) -> Future[JobStatus]:
-        """Where the job is in its life."""
+        """Return the job's status."""
         return completed(self.status())
 
     def get_job_execution_result(self) -> Future[JobExecutionResult]:
-        """The outcome: done when nothing of the job is left."""
+        """Return the outcome; the future is done once the job has shut down."""
         return self._told
 
     def before_result(self, action: Callable[[BaseException | None], None]) -> None:
-        """Do something with the failure, or None, when the job is over and before anyone hears of it.
+        """Run an action when the job is over, before its outcome is published; it gets the failure, or None.
 
-        A callback of the result is too late for what must not be lost: the program may end before it is called.
-        Call this before the job is handed on.
+        A callback on the result is too late for anything that must not be lost: the program may end before it is
+        called. Call this before handing the job on.
         """
         outcome, told = self._told, CompletableFuture[JobExecutionResult]()
         self._told = told
@@ -236,11 +237,11 @@ class RunningJob(JobClient):
         outcome.add_done_callback(on_done)
 
     def get_bounds(self) -> Future[dict[int, Bounds]]:
-        """Between which bounds the parallelism of each vertex is to be, by its index; cancelled if it is over."""
+        """Return the bounds on each vertex's parallelism, by vertex index; cancelled if the job is over."""
         return self.ask(lambda master: master.bounds())
 
     def get_accumulators(self) -> Future[dict[str, Any]]:
-        """The users' accumulators, by name, as last reported; when the job has finished, their final values."""
+        """Return the users' accumulators by name: as last reported, or their final values once the job has finished."""
         if self._result.done() and self._result.exception() is None:
             return completed(self._result.result().get_all_accumulator_results())
         return self.ask(lambda master: master.accumulators())
@@ -248,7 +249,7 @@ class RunningJob(JobClient):
     def stop_with_savepoint(
         self, advance_to_end_of_event_time: bool, savepoint_directory: str | None = None
     ) -> Future[str]:
-        """Take a savepoint, commit all it covers, and end the job (H2); see `JobClient`."""
+        """Take a savepoint, commit everything it covers, and end the job (H2); see `JobClient`."""
         return self._savepoint(
             savepoint_directory, StopMode.DRAIN if advance_to_end_of_event_time else StopMode.SUSPEND
         )
@@ -258,7 +259,7 @@ class RunningJob(JobClient):
         return self._savepoint(savepoint_directory, cancels=True)
 
     def trigger_savepoint(self, savepoint_directory: str | None = None) -> Future[str]:
-        """Take a savepoint while the job goes on (H1); see `JobClient`."""
+        """Take a savepoint while the job keeps running (H1); see `JobClient`."""
         return self._savepoint(savepoint_directory)
 
     def _savepoint(self, directory: str | None, stop: StopMode | None = None, cancels: bool = False) -> Future[str]:
@@ -278,20 +279,20 @@ class RunningJob(JobClient):
         return refused
 
     def rescale(self, parallelism: Mapping[str, int]) -> Future[Mapping[str, int]]:
-        """Let operators of the running job go on at other parallelisms (D4, E3).
+        """Change the parallelism of operators of the running job (D4, E3).
 
-        The job takes a checkpoint, ends its tasks, and begins again from the checkpoint. It does so when there are
-        enough slots, and runs as it was until then. With the adaptive scheduler these are the highest parallelisms,
-        and the job runs with fewer slots, too.
+        The job takes a checkpoint, ends its tasks, and restarts from the checkpoint. It does so once there are enough
+        slots, and runs unchanged until then. With the adaptive scheduler the given values are upper bounds, and the job
+        also runs with fewer slots.
 
         Args:
-            parallelism: by an operator's uid, id or name. All that is chained with it, or connected by forward edges,
-                gets the same.
+            parallelism: by an operator's uid, id or name. All operators chained with it, or connected by forward edges,
+                get the same.
 
         Returns:
-            A future of the parallelism of each vertex of the job, by its name, which is done when the job runs like
-            that. It raises OperationError if the job cannot, or if there are not enough slots within
-            `slot.request.timeout`; the job then goes on as it was.
+            A future of the parallelism of each vertex by its name, done once the job runs that way. It raises
+            OperationError if the job cannot be rescaled, or if there are not enough slots within
+            `slot.request.timeout`; the job then continues unchanged.
         """
         future: CompletableFuture[Mapping[str, int]] = CompletableFuture()
 
@@ -312,15 +313,15 @@ class RunningJob(JobClient):
         return future
 
     def why_no_rescaling(self) -> str | None:
-        """Why the job cannot be rescaled while it runs; None when it can."""
+        """Return why the job cannot be rescaled while it runs; None if it can."""
         return None
 
     def why_no_savepoint(self) -> str | None:
-        """Why savepoints of the job cannot be asked for; None when they can."""
+        """Return why the job cannot take savepoints; None if it can."""
         return None
 
     def take_savepoint(self, command: TakeSavepoint) -> Future[str]:
-        """Hand the command to the job's master; the future has the savepoint's path, or a `CheckpointError`."""
+        """Hand the command to the job's master; the future has the savepoint's path or a `CheckpointError`."""
         future: CompletableFuture[str] = CompletableFuture()
 
         def done(path: str | None, error: str | None) -> None:
@@ -347,9 +348,9 @@ def settle(
     accumulators: dict[str, Any] | None = None,
     directory: str | None = None,
 ) -> None:
-    """Give the outcome of a job that has ended to the caller that waits for it.
+    """Hand the outcome of an ended job to the waiting caller.
 
-    Before that, the end is recorded beside the checkpoints that the job leaves in its `directory`, if it has one.
+    First record the end next to the checkpoints that the job leaves in its `directory`, if it has one.
     """
     if directory is not None and status.is_globally_terminal_state():
         _record_end(absolute_url(directory), str(job_id))
@@ -362,7 +363,7 @@ def settle(
 
 
 def _record_end(directory: str, job_id: str) -> None:
-    """Record a job's end, so that the checkpoints that it leaves can be deleted; a store that hangs is left alone."""
+    """Record a job's end so that its remaining checkpoints can be deleted; do not wait for a store that hangs."""
 
     def record() -> None:
         try:

@@ -1,10 +1,10 @@
-"""Where the threads of this process are: once for all of them, or again and again for the one that runs tasks.
+"""Stacks of this process's threads: one dump of all threads, or repeated samples of the thread that runs tasks.
 
-Of each other thread only the Python functions are seen. Looking at them takes the interpreter's lock for some
-microseconds, so a thread that holds it for long, in a C function, is seen when it gives it back.
+For other threads, only Python functions are visible. A look takes the interpreter's lock for some microseconds, so a
+thread that holds the lock for long, in a C function, is seen only when it releases the lock.
 
-Whether a thread waits is known from the processor time that it has used since the last look, where the system tells
-(Linux), and else from the function that it is in.
+A thread counts as waiting by the processor time it has used since the last look, if the system reports this (Linux),
+and otherwise by the function it is in.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ from penstock.core.task.stream_task import StreamTask
 from penstock.core.task.whereabouts import outermost_first
 from penstock.drivers.questions import AskSamples, Samples, StackSample, Threads
 
-#: How much of a dump is kept: threads, and characters of one.
+#: Limits of a dump: number of threads, and characters of one stack.
 THREADS_MAX: Final = 400
 STACK_CHARS_MAX: Final = 8_000
-#: How many stacks of samples are kept, the most frequent ones, and how many functions of each, the innermost ones.
+#: Limits of samples: number of stacks, most frequent first, and of functions in each, innermost first.
 STACKS_MAX: Final = 300
 FUNCTIONS_MAX: Final = 60
 FUNCTION_CHARS_MAX: Final = 200
-#: A thread that has used less of the time waits: anywhere, and in a function that is there to wait.
+#: A thread that has used a smaller part of the time counts as waiting: in any function, and in a function made to wait.
 BUSY_FRACTION: Final = 0.1
 BUSY_FRACTION_WAITING: Final = 0.5
-#: Where such functions are defined.
+#: Where functions made to wait are defined.
 _WAITING: Final = ("/threading.py", "/selectors.py", "/zmq/", "/queue.py", "/concurrent/futures/")
 
 
 def threads() -> Threads:
-    """All threads of this process but the one that asks."""
+    """Return the stacks of all threads of this process except the calling one."""
     own, frames = threading.get_ident(), sys._current_frames()
     known = {thread.ident: thread for thread in threading.enumerate()}
     stacks = []
@@ -56,11 +56,11 @@ def threads() -> Threads:
 
 
 class Sampler:
-    """Looks at the thread that runs tasks.
+    """Samples the thread that runs tasks.
 
     Args:
         thread: that thread.
-        sleep: lets a time (s) pass.
+        sleep: waits for a time (s).
     """
 
     def __init__(self, thread: threading.Thread, sleep: Callable[[float], None] = time.sleep) -> None:
@@ -69,7 +69,7 @@ class Sampler:
         self._looked_ns, self._used_ns = time.monotonic_ns(), self._cpu_ns()
 
     def sample(self, question: AskSamples) -> Samples:
-        """What was seen; it takes as long as the question says."""
+        """Take samples as the question specifies, and block meanwhile."""
         seen: Counter[tuple[int | None, bool, tuple[str, ...]]] = Counter()
         for _ in range(question.count):
             self._sleep(question.interval_ms / 1000)
@@ -98,7 +98,7 @@ class Sampler:
         return used_ns - before_used_ns < (now_ns - before_ns) * fraction
 
     def _cpu_ns(self) -> int | None:
-        """How long the thread has used a processor; None where the system does not tell."""
+        """Return the processor time that the thread has used; None if the system does not report it."""
         number = _number(self._thread)
         if not sys.platform.startswith("linux") or number is None:
             return None
@@ -111,12 +111,12 @@ class Sampler:
 
 
 def _number(thread: threading.Thread) -> int | None:
-    """A thread's number in the system. In a process that was forked, Python knows the first one by an old number."""
+    """Return a thread's number in the system. In a forked process, Python's number for the main thread is outdated."""
     return os.getpid() if thread is threading.main_thread() else thread.native_id
 
 
 def _task_of(frames: list[FrameType]) -> tuple[StreamTask | None, int]:
-    """The task that a thread is at, and the place of its first function in the stack."""
+    """Return the task that a thread runs, and the index of the task's first function in the stack."""
     for place, frame in enumerate(frames):
         if frame.f_code.co_filename == stream_task.__file__:
             owner = frame.f_locals.get("self")

@@ -1,8 +1,8 @@
-"""What SIGTERM does to a program that waits for its job: nothing of its own, unless `penstock.on-sigterm` says more.
+"""Handles SIGTERM in a program that waits for its job, if `penstock.on-sigterm` says so.
 
-Only the main thread hears the signal, and only while it waits. Another thread carries out what the signal asks for,
-because a handler may interrupt the main thread anywhere. A second signal does what the first would have done without
-this.
+Only the main thread receives the signal, and only while it waits. Another thread carries out the action, because a
+handler may interrupt the main thread anywhere. A second signal has the effect that the first would have had without
+this module.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from penstock.base.errors import ConfigurationError
 from penstock.base.options import ON_SIGTERM, SAVEPOINT_DIR
 from penstock.drivers.running_job import RunningJob
 
-#: How long a program waits at its end for the line that says what has become of its job.
+#: How long a program waits at its end for the log line about the outcome of its job.
 LAST_WORDS_SECONDS: Final = 5.0
 _log = logging.getLogger("penstock.job")
 
 
 def check_on_sigterm(configuration: Configuration) -> None:
-    """Raise `ConfigurationError` when there is nowhere for the savepoint to go."""
+    """Raise `ConfigurationError` if SIGTERM takes a savepoint but no savepoint directory is set."""
     if configuration.read(ON_SIGTERM) == "stop-with-savepoint" and configuration.read(SAVEPOINT_DIR) is None:
         raise ConfigurationError(f"{ON_SIGTERM.key()} is stop-with-savepoint: set {SAVEPOINT_DIR.key()} too")
 
 
 @contextmanager
 def ends_on_sigterm(job: RunningJob, configuration: Configuration) -> Iterator[None]:
-    """SIGTERM stops or cancels the job meanwhile, as configured."""
+    """Stop or cancel the job on SIGTERM within the `with` block, as configured."""
     action = configuration.read(ON_SIGTERM)
     if action == "none" or threading.current_thread() is not threading.main_thread():
         yield
@@ -55,7 +55,7 @@ def ends_on_sigterm(job: RunningJob, configuration: Configuration) -> Iterator[N
         if signal.getsignal(signal.SIGTERM) is on_sigterm:
             signal.signal(signal.SIGTERM, before)
         for thread in begun:
-            thread.join(LAST_WORDS_SECONDS)  # the job is over, so all that is left is to say so
+            thread.join(LAST_WORDS_SECONDS)  # the job is over; only its last log line is missing
 
 
 def _end(job: RunningJob, action: str) -> None:
@@ -67,7 +67,8 @@ def _end(job: RunningJob, action: str) -> None:
     try:
         path = job.stop_with_savepoint(False).result()
     except Exception as error:  # noqa: BLE001 - whatever kept it from being taken
-        # Its checkpoints are there. A killed job resumes from its checkpoints; those of a cancelled one may be deleted.
+        # Kill the program, do not cancel the job: a killed job resumes from its checkpoints; a cancelled job may delete
+        # them.
         _log.warning("SIGTERM: %s; the program ends as it is", error)
         os.kill(os.getpid(), signal.SIGTERM)
     else:

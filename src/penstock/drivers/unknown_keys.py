@@ -1,4 +1,4 @@
-"""Warnings of keys of a configuration that no option has."""
+"""Warnings about configuration keys that belong to no option."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _log = logging.getLogger("penstock.job")
 
 
 def check_keys(keys: Iterable[str], is_strict: bool, reported: set[str]) -> None:
-    """Warn of each unknown key that is not `reported`, and add it there.
+    """Warn about each unknown key that is not in `reported`, and add it there.
 
     Raises:
-        ConfigurationError: if `is_strict`, and there are such keys.
+        ConfigurationError: if `is_strict` and there are such keys.
     """
     unknown = unknown_options(set(keys) - reported)
     if unknown and is_strict:

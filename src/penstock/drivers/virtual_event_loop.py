@@ -1,7 +1,7 @@
 """An event loop in virtual time: coroutines that sleep take no time, and everything happens in one order.
 
-What a coroutine may wait for is time (`asyncio.sleep`, `asyncio.timeout`) and other coroutines (locks, queues, tasks).
-There are no sockets, threads or processes: asking for one raises NotImplementedError, so that no test waits by mistake.
+A coroutine may wait for time (`asyncio.sleep`, `asyncio.timeout`) and for other coroutines (locks, queues, tasks).
+Sockets, threads and processes do not exist: using one raises NotImplementedError, so that no test waits by mistake.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _log = logging.getLogger("penstock.async")
 
 
 class VirtualEventLoop(asyncio.AbstractEventLoop):
-    """Runs what is ready when it is told to; see the module's text. `clock` is moved by its owner."""
+    """Runs ready callbacks on request; see the module docstring. Its owner advances `clock`."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -38,13 +38,13 @@ class VirtualEventLoop(asyncio.AbstractEventLoop):
     # --- what asyncio asks of a loop -------------------------------------------------------------------------------
 
     def time(self) -> float:
-        """Virtual time in seconds."""
+        """Return virtual time in seconds."""
         return self._clock.steady_ms() / 1000
 
     def call_soon(  # type: ignore[override]
         self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> asyncio.Handle:
-        """Let something happen after all that is ready."""
+        """Schedule a callback after all that are ready."""
         handle = asyncio.Handle(callback, args, self, context)
         self._ready.append(handle)
         return handle
@@ -54,45 +54,45 @@ class VirtualEventLoop(asyncio.AbstractEventLoop):
     def call_later(  # type: ignore[override]
         self, delay: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> asyncio.TimerHandle:
-        """Let something happen in this many seconds."""
+        """Schedule a callback in `delay` seconds."""
         return self.call_at(self.time() + delay, callback, *args, context=context)
 
     def call_at(  # type: ignore[override]
         self, when: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> asyncio.TimerHandle:
-        """Let something happen at a time in seconds."""
+        """Schedule a callback for a time in seconds."""
         handle = asyncio.TimerHandle(when, callback, args, self, context)
         self._count += 1
         heapq.heappush(self._scheduled, (when, self._count, handle))
         return handle
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        """A timer was cancelled; it is skipped when it is due."""
+        """Do nothing: a cancelled timer is skipped when it is due."""
 
     def create_future(self) -> asyncio.Future[Any]:
-        """A future of this loop."""
+        """Create a future of this loop."""
         return asyncio.Future(loop=self)
 
     def create_task(
         self, coro: Any, *, name: str | None = None, context: Any = None, **options: Any
     ) -> asyncio.Task[Any]:
-        """Begin a coroutine. Later releases of Python pass more `options`."""
+        """Start a coroutine as a task. Later Python releases pass more `options`."""
         return asyncio.Task(coro, loop=self, name=name, context=context, **options)
 
     def is_running(self) -> bool:
-        """Whether `run_ready` is at work."""
+        """Return whether `run_ready` is running."""
         return self._is_running
 
     def is_closed(self) -> bool:
-        """Whether `close` was called."""
+        """Return whether `close` was called."""
         return self._is_closed
 
     def get_debug(self) -> bool:
-        """Never in debug mode."""
+        """Return False: the loop has no debug mode."""
         return False
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """Log a failure that was never awaited. A call given up without its loop being closed is not a failure."""
+        """Log a failure that was never awaited. A call abandoned without its loop being closed is not a failure."""
         if "exception" in context:
             _log.error("%s", context.get("message"), exc_info=context["exception"])
 
@@ -109,7 +109,7 @@ class VirtualEventLoop(asyncio.AbstractEventLoop):
     # --- what its owner asks ---------------------------------------------------------------------------------------
 
     def next_due_ms(self) -> int | None:
-        """When (ms) anything is to happen next: now, or later, or None."""
+        """Return when (ms) the next callback is due: now, or later; None if nothing is scheduled."""
         if self._ready:
             return self._clock.steady_ms()
         while self._scheduled and self._scheduled[0][2].cancelled():
@@ -118,7 +118,7 @@ class VirtualEventLoop(asyncio.AbstractEventLoop):
         return math.ceil(self._scheduled[0][0] * 1000 - 1e-3) if self._scheduled else None
 
     def run_ready(self) -> bool:
-        """Let all happen that is due now, and what follows from it now; return whether there was anything."""
+        """Run all callbacks that are due now, and those they make due now; return whether there were any."""
         ran = False
         outer = asyncio._get_running_loop()
         asyncio._set_running_loop(self)
@@ -144,15 +144,15 @@ class VirtualEventLoop(asyncio.AbstractEventLoop):
 
 
 class VirtualCoroutines:
-    """Implements `core.ports.Coroutines` on a `VirtualEventLoop`; results are handed over by `deliver`."""
+    """Implements `core.ports.Coroutines` on a `VirtualEventLoop`; `deliver` passes results on."""
 
     def __init__(self, clock: Clock) -> None:
         self._loop = VirtualEventLoop(clock)  # type: ignore[abstract]
         self._returned: deque[Callable[[], None]] = deque()
         self._fatal: BaseException | None = None
-        #: calls begun so far
+        #: number of calls started so far
         self.started = 0
-        #: calls that run now
+        #: calls in progress
         self.running: set[asyncio.Task[None]] = set()
 
     def start(
@@ -191,15 +191,15 @@ class VirtualCoroutines:
         return cancel
 
     def next_due_ms(self) -> int | None:
-        """When (ms) `deliver` has something to do next, as far as is known."""
+        """Return when (ms) `deliver` next has something to do, as far as is known."""
         return self._loop.next_due_ms()
 
     def deliver(self) -> bool:
-        """Run what is due now and call what waits for results; return whether there were any."""
+        """Run due callbacks and deliver results; return whether there were any results."""
         self._loop.run_ready()
         fatal, self._fatal = self._fatal, None
         if fatal is not None:
-            raise fatal  # as if a process were killed within user code
+            raise fatal  # as if the process were killed within user code
         delivered = False
         while self._returned:
             delivered = True
@@ -207,7 +207,7 @@ class VirtualCoroutines:
         return delivered
 
     def close(self) -> None:
-        """Cancel what runs; its results are not delivered."""
+        """Cancel running calls; their results are not delivered."""
         with suppress(RuntimeError):
             self._loop.close()
         self._returned.clear()

@@ -1,9 +1,9 @@
-"""Directories of a worker's process on its machine's disk, which outlive a process that is killed.
+"""Directories of a worker's process on its machine's disk, which outlive a killed process.
 
-The process that makes a directory locks a file in it while it uses the directory. The lock ends with the process. It
-works for all processes that see the disk: containers with the same process ids, and machines with a shared disk. If the
-lock of a directory is free, the process that made the directory has ended. On a file system without locks a directory
-is removed only by the process that made it.
+The process that makes a directory holds a lock on a file in it while it uses the directory. The lock ends with the
+process. It works for all processes that see the disk: containers with the same process ids, and machines with a shared
+disk. If the lock of a directory is free, the process that made the directory has ended. On a file system without locks,
+a directory is removed only by the process that made it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ except ImportError:  # Windows
 
 PREFIX: Final = "penstock-state-"
 LOCK_NAME: Final = ".lock"
-#: another process that sweeps may lock a new directory for a moment
+#: another process that sweeps may briefly lock a new directory
 TRIES_MAX: Final = 3
 
 
@@ -53,13 +53,13 @@ class WorkerDirectory:
 
 
 class WorkerDirectories:
-    """Makes directories for a job, after a sweep: directories of ended processes are removed, whatever their job was.
+    """Makes directories for a job, after a sweep that removes the directories of ended processes of any job.
 
-    A driver that was killed is started again with a new job id, so the job id says nothing about a directory's owner.
+    A killed driver is restarted with a new job id, so the job id says nothing about a directory's owner.
 
     Args:
-        parent: where the directories are made; None for the machine's directory of temporary files.
-        job_id: of the job; a part of their names.
+        parent: the directory to make them in; None for the machine's temporary directory.
+        job_id: the job's id, a part of their names.
         prefix: the beginning of their names. Only directories with the same prefix are swept.
     """
 
@@ -69,7 +69,7 @@ class WorkerDirectories:
         remove_left_behind(self.parent, prefix)
 
     def make(self) -> WorkerDirectory:
-        """A new directory; the caller removes it."""
+        """Create a directory; the caller removes it."""
         self.parent.mkdir(parents=True, exist_ok=True)
         for _ in range(TRIES_MAX):
             path = Path(tempfile.mkdtemp(prefix=self._prefix, dir=self.parent))
@@ -81,7 +81,7 @@ class WorkerDirectories:
 
 
 def remove_left_behind(parent: Path, prefix: str) -> None:
-    """Remove the directories of this prefix whose processes have ended."""
+    """Remove the directories with this prefix whose processes have ended."""
     for directory in parent.glob(f"{prefix}*"):
         lock = _locked(directory)
         if lock is not None:
@@ -89,7 +89,7 @@ def remove_left_behind(parent: Path, prefix: str) -> None:
 
 
 def _locked(directory: Path, flags: int = 0) -> int | None:
-    """Lock a directory; returns the lock's descriptor, or None if the lock is held or not supported."""
+    """Lock a directory. Return the lock's descriptor, or None if the lock is held or not supported."""
     if fcntl is None:
         return None
     file = directory / LOCK_NAME
@@ -99,7 +99,7 @@ def _locked(directory: Path, flags: int = 0) -> int | None:
         return None
     with contextlib.suppress(OSError):
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        # Another process that swept before the file was locked may have removed it.
+        # Another process that sweeps may have removed the file before it was locked.
         if os.stat(file).st_ino == os.fstat(descriptor).st_ino:
             return descriptor
     os.close(descriptor)

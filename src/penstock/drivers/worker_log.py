@@ -1,7 +1,7 @@
-"""The log of a worker: all that it logs, in a file, with the states of its tasks; and what functions print, in another.
+"""The log of a worker: a file of its log records, including its tasks' states, and a file of what functions print.
 
-Warnings still go to the process's own stderr, which Spark shows; but for failures of tasks, which are in the driver's
-log. What was set up before comes back when the worker has ended, because Spark uses the process again.
+Warnings still go to the process's own stderr, which Spark shows, except for task failures, which are in the driver's
+log. The previous logging configuration is restored when the worker has ended, because Spark reuses the process.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _tasks_log = logging.getLogger(TASKS_LOGGER)
 
 @contextmanager
 def kept_logs(settings: LogSettings | None, worker_id: str) -> Iterator[ProcessLogs | None]:
-    """Keep what this worker logs and prints while this lasts; None where it cannot be kept."""
+    """Write this worker's log records and prints to files within the `with` block; yield None if that is impossible."""
     logs = None if settings is None else _begin(settings, worker_id)
     if settings is None or logs is None:
         yield None
@@ -68,19 +68,19 @@ def _begin(settings: LogSettings, worker_id: str) -> ProcessLogs | None:
 
 
 class LoggedStates:
-    """A gateway to the job master that leaves a line for each state of a task.
+    """A gateway to the job master that logs a line for each state of a task.
 
     Args:
-        master: the gateway that it passes states on to.
+        master: the gateway that receives the messages.
     """
 
     def __init__(self, master: MasterGateway) -> None:
         self._master = master
-        #: the tasks of the worker, which have names
+        #: the worker's tasks, which have names
         self.tasks: Callable[[], Iterable[StreamTask]] = tuple
 
     def send(self, message: ToMaster) -> None:
-        """Pass a message on."""
+        """Forward a message, and log a task's state."""
         if isinstance(message, TaskStateChanged):
             self._note(message)
         self._master.send(message)

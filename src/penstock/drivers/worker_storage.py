@@ -1,4 +1,4 @@
-"""The state storage of a worker: the job's checkpoints, with copies on the worker's own disk if so configured."""
+"""The state storage of a worker: the job's checkpoints, with copies on the worker's own disk if configured."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from penstock.storage.signatures import key_of
 
 @dataclass(frozen=True)
 class StorageSettings:
-    """The options of checkpoint storage; travels to the workers, whose working directory is another one."""
+    """The options of checkpoint storage. Sent to the workers, whose working directory differs."""
 
     directory: str | None
     job_id: str
@@ -35,7 +35,7 @@ class StorageSettings:
 
     @classmethod
     def of(cls, configuration: Configuration, job_id: str) -> StorageSettings:
-        """Read the options."""
+        """Read the options from the configuration."""
         read = configuration.read
         directory = read(options.CHECKPOINTING_DIR)
         reads = read(options.RECOVERY_FROM_LOCAL)
@@ -51,11 +51,11 @@ class StorageSettings:
         )
 
     def store(self) -> FileCheckpointStore:
-        """The job's checkpoints."""
+        """Return the store of the job's checkpoints."""
         return FileCheckpointStore(self.directory, self.job_id, self.inline_bytes, export_native, self.signing_key)
 
     def storage(self) -> StateStorage:
-        """That of one worker; called in the worker, which closes it."""
+        """Return the storage of one worker; called in the worker, which closes it."""
         store = self.store()
         if not self.keeps_copies or self.directory is None:
             return store
@@ -65,7 +65,7 @@ class StorageSettings:
 
 
 class FilesByPath(MutableMapping[str, bytes]):
-    """Bytes by the paths that they have elsewhere, each in a file of a directory that `clear` removes."""
+    """Maps the paths of remote files to their bytes, each in a file of a local directory that `clear` removes."""
 
     def __init__(self, directories: WorkerDirectories) -> None:
         self._directories = directories

@@ -1,4 +1,4 @@
-"""Arrow IPC files, also known as Feather version 2, as a source reads them."""
+"""Reads Arrow IPC files, also known as Feather version 2."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from penstock.formats.bulk_format import BulkFile, BulkFormat
 
 
 class ArrowIpcFormat(BulkFormat[Any]):
-    """Reads Arrow IPC files as columns; where an operator works record by record they are rows with names.
+    """Reads Arrow IPC files as columns; operators that work record by record get rows with names.
 
     A file is read by one subtask.
 
     Args:
-        columns: names of the columns wanted, in the order wanted; None for all.
+        columns: names of the columns to read, in output order; None for all.
     """
 
     def __init__(self, columns: Sequence[str] | None = None) -> None:
@@ -32,7 +32,7 @@ class ArrowIpcFormat(BulkFormat[Any]):
 
 
 class _ArrowIpcFile(BulkFile[Any]):
-    """A unit is a record batch of the file."""
+    """An open file; each record batch is a unit."""
 
     def __init__(self, file: Any, columns: list[str] | None) -> None:
         self._file = file

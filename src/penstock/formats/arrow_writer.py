@@ -1,4 +1,4 @@
-"""Records written as Arrow's tables, for formats that Arrow writes."""
+"""Writes records as Arrow tables, for formats that Arrow writes."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ _LISTS: Final = (pa.ListType, pa.LargeListType, pa.FixedSizeListType)
 
 
 class ArrowWriterFactory(BatchWriterFactory[Any]):
-    """The base of factories.
+    """Base class of factories.
 
     Args:
         columns: a row type, a dict from name to type, or an Arrow schema; records are dicts, rows or tuples.
         group_rows: rows kept in memory before they are written.
 
     Raises:
-        ConfigurationError: if a type cannot be written, or there is no column.
+        ConfigurationError: if a type cannot be written, or there are no columns.
     """
 
-    #: the format, as errors name it
+    #: the format's name in errors
     format_name: ClassVar[str]
 
     def __init__(self, columns: Any, group_rows: int = 65536) -> None:
@@ -48,23 +48,23 @@ class ArrowWriterFactory(BatchWriterFactory[Any]):
 
 
 class ArrowWriter(BatchWriter[Any]):
-    """The base of writers."""
+    """Base class of writers."""
 
     def __init__(self, factory: ArrowWriterFactory) -> None:
         self.schema = factory.schema
         self._name = factory.format_name
         self._group_rows = factory.group_rows
         self._rows: list[Sequence[Any]] = []
-        #: of the columns that hold structs
+        #: converters of the columns that hold structs
         self._structs = {field.name: made for field in self.schema if (made := _struct_maker(field.type)) is not None}
 
     @abstractmethod
     def write(self, table: pa.Table) -> None:
-        """Writes rows of the schema."""
+        """Write a table with the writer's schema."""
 
     @abstractmethod
     def close(self) -> None:
-        """Writes the end of the file, and leaves the stream open."""
+        """Write the end of the file, and leave the stream open."""
 
     def add_elements(self, elements: Sequence[Any]) -> None:
         """See `BatchWriter`."""
@@ -114,9 +114,9 @@ class ArrowWriter(BatchWriter[Any]):
 
 
 def _struct_maker(kind: pa.DataType) -> Callable[[Any], Any] | None:
-    """The function that turns rows and tuples inside values of a type into dicts for Arrow; None without structs.
+    """Return a function that converts rows and tuples inside values of a type to dicts for Arrow; None without structs.
 
-    It raises ValueError for a row that does not have the fields of its struct.
+    The function raises ValueError for a row that does not have the fields of its struct.
     """
     if pa.types.is_struct(kind):
         return _of_struct(kind)

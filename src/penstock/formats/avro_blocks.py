@@ -1,4 +1,4 @@
-"""How the blocks of Avro files are compressed, by the names that Avro's specification has for codecs."""
+"""Compresses the blocks of Avro files, by the codec names of Avro's specification."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import pyarrow as pa
 
 from penstock.base.errors import FormatError
 
-#: Deflated blocks of Avro have no header.
+#: Avro's deflated blocks have no header.
 _RAW_DEFLATE: Final = -15
 _CHECKSUM_BYTES: Final = 4
 _VARINT_BYTES_MAX: Final = 5
 
 
 def compress_block(data: bytes, codec: str) -> bytes:
-    """Compress a block for a file. Raises `FormatError` for a codec that Avro does not have."""
+    """Compress a block for a file. Raises `FormatError` for a codec unknown to Avro."""
     match codec:
         case "null":
             return data
@@ -53,7 +53,7 @@ def decompress_block(data: bytes, codec: str) -> bytes:
             case "xz":
                 return lzma.decompress(data)
             case "zstandard":
-                # A block need not say how long it is without compression.
+                # A block need not state its uncompressed size.
                 found: bytes = pa.CompressedInputStream(pa.BufferReader(data), "zstd").read()
                 return found
     except (zlib.error, lzma.LZMAError, EOFError, OSError, ValueError, pa.ArrowException) as error:

@@ -1,4 +1,4 @@
-"""Avro's object container files: the schema, then blocks of records."""
+"""Avro object container files: the schema, then blocks of records."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from penstock.formats.avro_schema import AvroSchema
 from penstock.formats.bulk_format import BatchWriter, BatchWriterFactory, BulkFile, BulkFormat
 
 _MAGIC: Final = b"Obj\x01"
-#: A block is written when it has this many bytes.
+#: A block is written once it has this many bytes.
 _BLOCK_BYTES: Final = 64 << 10
 _SYNC_BYTES: Final = 16
-#: No number that stands before something takes more bytes.
+#: The maximum size of a count or length prefix.
 _LONG_BYTES_MAX: Final = 10
 _HEADER_BYTES_MAX: Final = 16 << 20
 
@@ -31,8 +31,8 @@ class AvroWriterFactory(BatchWriterFactory[Any]):
     """Writes records (dicts, rows or tuples) to Avro files, for `FileSink.for_bulk_format`.
 
     Args:
-        schema: that of a record.
-        codec: how blocks are compressed, by Avro's name: `null` for not at all.
+        schema: the schema of a record.
+        codec: the compression of blocks, by Avro's name; `null` for none.
     """
 
     def __init__(self, schema: AvroSchema, codec: Codec = "null") -> None:
@@ -40,7 +40,7 @@ class AvroWriterFactory(BatchWriterFactory[Any]):
         self.codec = codec
 
     def create(self, stream: BinaryIO) -> BatchWriter[Any]:
-        """Returns a writer to a new, empty file."""
+        """Create a writer for a new, empty file."""
         return _AvroWriter(self.schema, stream, self.codec)
 
 
@@ -51,7 +51,7 @@ class _AvroWriter(BatchWriter[Any]):
         self._codec = codec
         self._block: list[bytes] = []
         self._block_bytes = 0
-        # What stands between blocks should be unlike the records; it need not be secret.
+        # The sync marker between blocks should be unlike the records; it need not be secret.
         self._sync = hashlib.blake2b(schema.text.encode(), digest_size=16, person=b"avro sync").digest()
         header = bytearray(_MAGIC)
         metadata = {"avro.schema": schema.text.encode(), "avro.codec": codec.encode()}
@@ -89,10 +89,10 @@ class _AvroWriter(BatchWriter[Any]):
 
 
 class AvroFileFormat(BulkFormat[Row]):
-    """Reads Avro files: each record a `Row` with the names of the file's own schema. Readers share a file by blocks.
+    """Reads Avro files, shared by blocks. Each record becomes a `Row` with the names of the file's own schema.
 
-    Blocks may be compressed by any codec of Avro's specification. The schema may be a union of null and a record, as in
-    the files of Flink.
+    Blocks may use any codec of Avro's specification. The schema may be a union of null and a record, as in Flink's
+    files.
     """
 
     def open(self, file: BinaryIO) -> BulkFile[Row]:
@@ -101,7 +101,7 @@ class AvroFileFormat(BulkFormat[Row]):
 
 
 class _AvroFile(BulkFile[Row]):
-    """A unit is a block."""
+    """An open file; each block is a unit."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -143,7 +143,7 @@ class _AvroFile(BulkFile[Row]):
         yield records[skip_records:]
 
     def _find_blocks(self, at: int) -> list[tuple[int, int, int, int]]:
-        """For each block where it begins, where its data begins, how many records it has, and how many bytes."""
+        """Return, for each block, its start, the start of its data, its number of records, and its size in bytes."""
         blocks: list[tuple[int, int, int, int]] = []
         while True:
             self._file.seek(at)
@@ -162,9 +162,9 @@ class _AvroFile(BulkFile[Row]):
 
 
 def _record_of(schema: str) -> tuple[str, bool]:
-    """The schema of a record for that of a file, and whether the file's is a union of null and a record.
+    """Return the record schema for a file's schema, and whether the latter is a union of null and a record.
 
-    A value of such a union is, byte for byte, a record with one field of that type.
+    Byte for byte, a value of such a union is a record with one field of that type.
     """
     parsed = json.loads(schema)
     if not isinstance(parsed, list):

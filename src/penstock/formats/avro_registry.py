@@ -1,4 +1,4 @@
-"""Records of Avro whose schemas are in a registry, in Confluent's form: a zero, the schema's number, the record."""
+"""Avro records whose schemas are in a registry, in Confluent's format: a zero byte, the schema id, the record."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _READ: Final = (*READ_ERRORS, FormatError)
 
 
 class RegistryReader:
-    """Reads records of whichever schema as records of one.
+    """Reads records of any schema as records of one schema.
 
     Args:
         settings: the registry.
-        wanted: the schema as which records are wanted; None for the one with which each was written.
-        values: what values become.
+        wanted: the schema to read records as; None for the schema that each record was written with.
+        values: the representation of values.
         narrows: see `RecordReader`.
     """
 
@@ -46,10 +46,10 @@ class RegistryReader:
         self._readers: dict[int, tuple[RecordReader, tuple[str, ...]]] = {}
 
     def values(self, message: bytes) -> tuple[tuple[str, ...], list[Any]]:
-        """The names of the fields of a message's record, and their values.
+        """Return the field names of a message's record, and their values.
 
         Raises:
-            FormatError: if it is no such record; it names the field.
+            FormatError: if the message does not hold such a record; it names the field.
             OperationError: if the registry does not answer.
         """
         reader, names = self._reader(schema_id_of(message))
@@ -59,10 +59,10 @@ class RegistryReader:
             raise FormatError(reader.reason(error)) from error
 
     def many(self, messages: Sequence[bytes]) -> tuple[tuple[str, ...], list[list[Any]]] | None:
-        """The same of many messages, if all were written with the same schema; None if not.
+        """Read many messages likewise, if all were written with the same schema; otherwise return None.
 
         Raises:
-            ValueError: or another of `READ_ERRORS`, if one of them is no such record.
+            ValueError: or another of `READ_ERRORS`, if a message does not hold such a record.
         """
         headers = {message[:HEADER_BYTES] for message in messages}
         if len(headers) != 1:
@@ -84,7 +84,7 @@ class RegistryReader:
 
 
 class RegistryWriter:
-    """Writes records of a schema, which it puts into the registry with the first of them."""
+    """Writes records of a schema, and registers the schema with the first of them."""
 
     def __init__(self, settings: RegistrySettings, subject: str, schema: str, writer: RecordWriter) -> None:
         self._parts = settings, subject, schema
@@ -92,7 +92,7 @@ class RegistryWriter:
         self._header: bytes | None = None
 
     def messages(self, records: Sequence[Any]) -> list[bytes]:
-        """The message of each record. Raises one of `WRITE_ERRORS` if one does not fit the schema."""
+        """Return the message of each record. Raises one of `WRITE_ERRORS` if one does not fit the schema."""
         if self._header is None:
             settings, subject, schema = self._parts
             self._header = header_of(registry_of(settings).register(subject, schema))
@@ -101,9 +101,9 @@ class RegistryWriter:
 
 
 class ConfluentRegistryAvroDeserializationSchema(DeserializationSchema[Row]):
-    """Reads rows from records of Avro whose schemas are in a registry; make one with `for_generic`.
+    """Reads rows from Avro records whose schemas are in a registry; create one with `for_generic`.
 
-    A source then reads what was written with any schema whose records can be read as those of this one.
+    A source then reads records written with any schema that can be read as this one.
     """
 
     def __init__(self, schema: AvroSchema | None, settings: RegistrySettings) -> None:
@@ -115,23 +115,23 @@ class ConfluentRegistryAvroDeserializationSchema(DeserializationSchema[Row]):
     def for_generic(
         schema: AvroSchema | None, schema_registry_url: str, **settings: Any
     ) -> ConfluentRegistryAvroDeserializationSchema:
-        """A schema for rows.
+        """Create a schema for rows.
 
         Args:
-            schema: that of the rows; None for the schema with which each record was written.
-            schema_registry_url: where the registry is; several addresses with commas between them.
+            schema: the schema of the rows; None for the schema that each record was written with.
+            schema_registry_url: the registry's address, or several, separated by commas.
             settings: more of `RegistrySettings`, such as `user_info`.
 
         Raises:
-            ConfigurationError: if the settings do not do.
+            ConfigurationError: if the settings are invalid.
         """
         return ConfluentRegistryAvroDeserializationSchema(schema, _settings(schema_registry_url, settings))
 
     def deserialize(self, message: bytes) -> Row | None:
-        """Returns the row of a message. A message that cannot be read is dropped if such messages are skipped.
+        """Return the row of a message. Return None for an unreadable message if such messages are skipped.
 
         Raises:
-            FormatError: if the message is not such a record.
+            FormatError: if the message does not hold such a record.
             OperationError: if the registry does not answer.
         """
         try:
@@ -142,7 +142,7 @@ class ConfluentRegistryAvroDeserializationSchema(DeserializationSchema[Row]):
             raise FormatError(f"cannot read Avro {shorten(repr(message))}: {error}") from error
 
     def deserialize_batch(self, messages: Sequence[bytes]) -> Deserialized:
-        """Returns the rows of many messages."""
+        """Return the rows of many messages."""
         try:
             found = self._reader.many(messages)
         except _READ:
@@ -158,7 +158,7 @@ class ConfluentRegistryAvroDeserializationSchema(DeserializationSchema[Row]):
 
 
 class ConfluentRegistryAvroSerializationSchema(SerializationSchema[Any]):
-    """Writes rows, tuples, or dicts as records of Avro whose schema is in a registry; make one with `for_generic`."""
+    """Writes rows, tuples or dicts as Avro records whose schema is in a registry; create one with `for_generic`."""
 
     def __init__(self, subject: str, schema: AvroSchema, settings: RegistrySettings) -> None:
         self._parts = subject, schema, settings
@@ -169,21 +169,21 @@ class ConfluentRegistryAvroSerializationSchema(SerializationSchema[Any]):
     def for_generic(
         subject: str, schema: AvroSchema, schema_registry_url: str, **settings: Any
     ) -> ConfluentRegistryAvroSerializationSchema:
-        """A schema for rows.
+        """Create a schema for rows.
 
         Args:
-            subject: under which the schema is put into the registry; for the values of a topic usually `topic-value`.
-            schema: that of the rows.
-            schema_registry_url: where the registry is; several addresses with commas between them.
+            subject: the subject to register the schema under; for the values of a topic usually `topic-value`.
+            schema: the schema of the rows.
+            schema_registry_url: the registry's address, or several, separated by commas.
             settings: more of `RegistrySettings`, such as `user_info`.
 
         Raises:
-            ConfigurationError: if the settings do not do.
+            ConfigurationError: if the settings are invalid.
         """
         return ConfluentRegistryAvroSerializationSchema(subject, schema, _settings(schema_registry_url, settings))
 
     def serialize(self, element: Any) -> bytes:
-        """Returns the message for a record.
+        """Return the message for a record.
 
         Raises:
             FormatError: if the record does not fit the schema.

@@ -1,4 +1,4 @@
-"""Avro schemas as file formats use them: parsed once, and as Arrow types for Parquet."""
+"""Avro schemas for file formats: parsed once, and as Arrow types for Parquet."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _LOGICAL: dict[str, Any] = {
 
 
 class AvroSchema:
-    """The Avro schema of a record. Make one with `parse_string` or `parse_file`.
+    """The Avro schema of a record. Create one with `parse_string` or `parse_file`.
 
     Attributes:
         text: the schema as JSON.
@@ -39,23 +39,23 @@ class AvroSchema:
 
     def __init__(self, text: str) -> None:
         self.text = text
-        parse_record(text)  # raises if it is not the schema of a record
+        parse_record(text)  # raises if it is not a record schema
 
     @staticmethod
     def parse_string(json_schema: str) -> AvroSchema:
-        """The schema that a text describes.
+        """Parse the schema in a string.
 
         Raises:
-            FormatError: if it describes no record.
+            FormatError: if it does not describe a record.
         """
         return AvroSchema(json_schema)
 
     @staticmethod
     def parse_file(file_path: str | os.PathLike[str]) -> AvroSchema:
-        """The schema that a file describes.
+        """Parse the schema in a file.
 
         Raises:
-            FormatError: if it describes no record.
+            FormatError: if it does not describe a record.
             OSError: if it cannot be read.
         """
         with open(file_path, encoding="utf-8") as file:
@@ -72,7 +72,7 @@ class AvroSchema:
         return [field["name"] for field in json.loads(self.text)["fields"]]
 
     def to_arrow(self) -> pa.Schema:
-        """The same as an Arrow schema.
+        """Convert to an Arrow schema.
 
         Raises:
             FormatError: if it has a union of more than null and one type, or refers to a type by its name.
@@ -94,7 +94,7 @@ class AvroSchema:
 
 
 def _arrow(schema: Any) -> tuple[pa.DataType, bool]:
-    """(type, whether it may be None)."""
+    """Return the Arrow type, and whether it is nullable."""
     if isinstance(schema, list):
         branches = [branch for branch in schema if branch != "null"]
         if len(branches) != 1:

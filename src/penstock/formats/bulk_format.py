@@ -15,19 +15,19 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class BulkFile(ABC, Generic[T_co]):
-    """An open file made of units, each of which holds records in order.
+    """An open file made of units; each unit holds records in order.
 
-    A position in the file is a unit and a number of records within it (G8), so units and records must be the same at
-    every reading.
+    A position in the file is a unit and a number of records within it (G8), so units and records must be the same on
+    every read.
     """
 
     @abstractmethod
     def units(self, start: int, end: int | None) -> Sequence[int]:
-        """The ordinals of the units that begin at a byte from `start` up to and without `end` (None: to the end)."""
+        """Return the ordinals of the units that begin at byte `start` or later, but before `end` (None: no limit)."""
 
     @abstractmethod
     def read(self, unit: int, skip_records: int) -> Iterator[list[T_co] | ColumnData]:
-        """The records of a unit after its first `skip_records`, in lists or columns of a size that is quick to make."""
+        """Yield the records of a unit after its first `skip_records`, in lists or columns of a size quick to make."""
 
 
 class BulkFormat(ABC, Generic[T_co]):
@@ -35,7 +35,7 @@ class BulkFormat(ABC, Generic[T_co]):
 
     @abstractmethod
     def open(self, file: BinaryIO) -> BulkFile[T_co]:
-        """Opens a seekable file, which the caller closes. Raises FormatError when it is not of this format."""
+        """Open a seekable file, which the caller closes. Raises FormatError if it does not have this format."""
 
 
 class BatchWriter(BulkWriter[T]):
@@ -43,18 +43,18 @@ class BatchWriter(BulkWriter[T]):
 
     @abstractmethod
     def add_elements(self, elements: Sequence[T]) -> None:
-        """Takes records in order, which may stay in memory until `flush`; raises FormatError if one does not fit."""
+        """Add records in order; they may stay in memory until `flush`. Raises FormatError if one does not fit."""
 
     def add_columns(self, data: ColumnData) -> None:
-        """Takes records that are columns; by default as rows."""
+        """Add records in columns; by default as rows."""
         self.add_elements(data.rows())  # type: ignore[arg-type]
 
     def add_element(self, element: T) -> None:
-        """Takes one record."""
+        """Add one record."""
         self.add_elements([element])
 
     def discard(self) -> None:
-        """Releases what is held; the file will be removed. Called instead of `finish`, with the stream still open."""
+        """Release resources; the file will be removed. Called instead of `finish`, with the stream still open."""
 
 
 class BatchWriterFactory(BulkWriterFactory[T]):
@@ -62,13 +62,13 @@ class BatchWriterFactory(BulkWriterFactory[T]):
 
     @abstractmethod
     def create(self, stream: BinaryIO) -> BatchWriter[T]:
-        """Returns a writer to a new, empty file."""
+        """Create a writer for a new, empty file."""
 
 
 def fields_of(record: Any, names: Sequence[str]) -> Sequence[Any]:
-    """The values of a record in the order of `names`: dicts and rows with these names by name, others by position.
+    """Return the values of a record in the order of `names`, found by name in dicts and named rows, else by position.
 
-    What a dict lacks is None.
+    Names that a dict lacks become None.
 
     Raises:
         ValueError: if the record has another number of fields.

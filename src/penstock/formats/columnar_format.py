@@ -1,4 +1,4 @@
-"""What formats of whole columns have in common: which columns are wanted, and as what records."""
+"""Base of columnar formats: which columns to read, and the type of their records."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from penstock.formats.columns import chosen_columns
 
 
 class ColumnarFormat(BulkFormat[Any]):
-    """Each row is a `dict`, a `Row` with names when `columns` is a row type, or a tuple.
+    """A format of whole columns. Each row is a `dict`, a `Row` with names if `columns` is a row type, or a tuple.
 
     Args:
-        columns: names of the columns wanted, in the order wanted, or a row type; None for all.
+        columns: names of the columns to read, in output order, or a row type; None for all.
         as_tuple: make each record a tuple.
-        as_columns: hand records over as columns, in batches of up to `COLUMN_BATCH_ROWS`; where an operator works
-            record by record they are rows with names.
-        leaves: what to read of the columns, where rows in them are not wanted with all of their fields: paths such as
-            `place.city`; None for all.
-        allows_missing: whether a file may lack columns. Only those that it has are read then. A file without any of
-            them is read by its first column, so the number of rows is known.
+        as_columns: return records in columns, in batches of up to `COLUMN_BATCH_ROWS`; operators that work record by
+            record get rows with names.
+        leaves: paths to read within the columns, such as `place.city`, if nested rows are not needed with all of
+            their fields; None for all.
+        allows_missing: whether a file may lack columns. Only existing columns are read then. From a file without any
+            of them, the first column is read, so the number of rows is known.
     """
 
     def __init__(
@@ -41,7 +41,10 @@ class ColumnarFormat(BulkFormat[Any]):
         self.allows_missing = allows_missing
 
     def choice_in(self, schema: pa.Schema) -> ChosenColumns:
-        """What is read of a file with these columns. Raises `FormatError` if it lacks a column that it must have."""
+        """Choose the columns to read from a file of this schema.
+
+        Raises `FormatError` if a required column is missing.
+        """
         names = list(schema.names)
         wanted = names if self.columns is None else self.columns
         if missing := [name for name in wanted if name not in names]:
@@ -55,20 +58,20 @@ class ColumnarFormat(BulkFormat[Any]):
         for name in wanted:
             leaves = [one for one in self.leaves if one == name or one.startswith(f"{name}.")]
             known = [one for one in leaves if one in there]
-            # Without any of its fields nothing would tell which rows are NULL.
+            # Without any of its fields, nothing would show which rows are NULL.
             read += known or [name]
         return ChosenColumns(wanted, read)
 
 
 class ChosenColumns(NamedTuple):
-    """`columns`: the names of the columns that are read; `leaves`: what is read of them, as Arrow's readers take it."""
+    """`columns`: the names of the columns to read; `leaves`: the paths within them, in the form of Arrow's readers."""
 
     columns: list[str]
     leaves: list[str]
 
 
 def _paths(path: str, kind: pa.DataType) -> Iterator[str]:
-    """A path, and those of the fields in its rows."""
+    """Yield a path, and the paths of its nested fields."""
     yield path
     if pa.types.is_struct(kind):
         for field in kind:

@@ -1,4 +1,4 @@
-"""Columns of text turned into columns of values, and columns into records.
+"""Converts columns of text to columns of values, and columns to records.
 
 A whole column is converted at once, at a fraction of the cost of converting row by row.
 """
@@ -30,7 +30,7 @@ from penstock.codecs.column_data import ColumnData
 from penstock.codecs.row_batches import make_rows
 
 ColumnType: TypeAlias = type | TypeInformation | Callable[[str], Any]
-#: Names alone (all text), names with their `ColumnType`, or the type of rows.
+#: Names alone (all text), names with their `ColumnType`, or a row type.
 Columns: TypeAlias = Sequence[str] | Mapping[str, Any] | RowTypeInfo
 Convert: TypeAlias = Callable[[Sequence[str]], Sequence[Any]]
 Assemble: TypeAlias = Callable[[Iterable[Sequence[Any]]], list[Any]]
@@ -40,10 +40,10 @@ _BOOLEANS = {"true": True, "false": False, "1": True, "0": False}
 
 
 def column_types(columns: Columns) -> dict[str, ColumnType]:
-    """Name and type of each column.
+    """Return the name and type of each column.
 
     Raises:
-        ConfigurationError: if a name comes twice or a type is not one.
+        ConfigurationError: if a name occurs twice or a type is invalid.
     """
     if isinstance(columns, RowTypeInfo):
         return dict(zip(columns.get_field_names(), columns.get_field_types(), strict=True))
@@ -57,9 +57,9 @@ def column_types(columns: Columns) -> dict[str, ColumnType]:
 
 
 def converter(name: str, column_type: ColumnType, null_values: frozenset[str], array_separator: str = ";") -> Convert:
-    """A function from a column of texts to a column of values; raises what its parser raises for an invalid text.
+    """Return a function from a column of text to a column of values; it raises its parser's error for invalid text.
 
-    A text among `null_values` is None, and so is the empty text in any column but one of text.
+    Text in `null_values` becomes None, and so does empty text in any column except a text column.
     """
     parse = parser_of(column_type, name, array_separator)
     if parse is str:
@@ -73,7 +73,7 @@ def converter(name: str, column_type: ColumnType, null_values: frozenset[str], a
 
 
 def _by_distinct_text(parse: Callable[[str], Any], nulls: frozenset[str]) -> Convert:
-    """A converter that parses each distinct text once; for values that may be shared because they cannot change."""
+    """Return a converter that parses each distinct text once; for immutable values, which may be shared."""
 
     def convert(texts: Sequence[str]) -> list[Any]:
         values = {text: None if text in nulls else parse(text) for text in set(texts)}
@@ -83,10 +83,10 @@ def _by_distinct_text(parse: Callable[[str], Any], nulls: frozenset[str]) -> Con
 
 
 def parser_of(column_type: ColumnType, name: str, array_separator: str = ";") -> Callable[[str], Any]:
-    """The function that turns one text into a value of the type.
+    """Return the function that parses a text as a value of the type.
 
     Raises:
-        ConfigurationError: if there is none for that type.
+        ConfigurationError: if text cannot be converted to that type.
     """
     if isinstance(column_type, BasicTypeInfo):
         return _basic_parser(column_type)
@@ -104,7 +104,7 @@ def parser_of(column_type: ColumnType, name: str, array_separator: str = ";") ->
 
 
 def assembler(names: Sequence[str], output: str) -> Assemble:
-    """The function from columns to records: a `tuple`, a `dict`, or a `Row` with names, by `output`."""
+    """Return the function from columns to records: a `tuple`, a `dict`, or a `Row` with names, by `output`."""
     if output == "tuple":
         return lambda columns: list(zip(*columns, strict=True))
     if output == "dict":
@@ -116,7 +116,7 @@ def assembler(names: Sequence[str], output: str) -> Assemble:
 def chosen_columns(
     columns: Sequence[str] | RowTypeInfo | None, as_tuple: bool, as_columns: bool
 ) -> tuple[list[str] | None, str]:
-    """The names of the columns that are wanted, None for all, and what a record of them is, as for `records_of`."""
+    """Return the names of the columns to read (None for all), and the type of their records, as for `records_of`."""
     is_row = isinstance(columns, RowTypeInfo)
     names = columns.get_field_names() if isinstance(columns, RowTypeInfo) else columns
     output = "columns" if as_columns else "tuple" if as_tuple else "row" if is_row else "dict"
@@ -124,7 +124,7 @@ def chosen_columns(
 
 
 def records_of(batch: pa.RecordBatch, output: str) -> list[Any] | ColumnData:
-    """Rows of Arrow as records: as `assembler` makes them, or as they are for `columns`."""
+    """Convert Arrow rows to records as `assembler` makes them, or leave them in columns if `output` is `columns`."""
     if output == "columns":
         return ColumnData(batch)
     return assembler(batch.schema.names, output)([column.to_pylist() for column in batch.columns])
@@ -132,7 +132,7 @@ def records_of(batch: pa.RecordBatch, output: str) -> list[Any] | ColumnData:
 
 @functools.cache
 def _dict_assembler(names: tuple[str, ...]) -> Assemble:
-    """Makes dicts by a display with the names written out, in a third of the time that `dict(zip(…))` takes."""
+    """Make dicts by a display with the names written out, in a third of the time that `dict(zip(…))` takes."""
     fields = range(len(names))
     variables = "".join(f"v{i}," for i in fields)
     display = ", ".join(f"{names[i]!r}: v{i}" for i in fields)

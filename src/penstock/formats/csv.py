@@ -1,13 +1,13 @@
-"""CSV as a source reads it.
+"""Reads CSV files.
 
-Three ways lead from a block to columns. Each is taken only where it gives the same answer as the next. The first cuts
-the text at every delimiter (no quotes, each line of the right width). The second runs Python's `csv` over the whole
-block (each line one record). The third runs `csv` line by line; it is the definition, and tells what is wrong with
-which line.
+A block becomes columns in one of three ways. Each is used only if it gives the same result as the next. The first
+splits the text at every delimiter (no quotes, each line has the right width). The second runs Python's `csv` over the
+whole block (each line is one record). The third runs `csv` line by line; it is the reference, and reports malformed
+lines with the reason.
 
 **Line feeds in quotes.** By default a record is a line: a file can be read from the middle, and a quote that is not
-closed on its line is malformed. With `multiline=True` quoted fields may hold line feeds. The middle of a file does not
-show whether a line feed stands in quotes, so one reader reads such a file from its start.
+closed on its line is malformed. With `multiline=True`, quoted fields may contain line feeds. The middle of a file does
+not show whether a line feed is within quotes, so one reader reads such a file from its start.
 """
 
 from __future__ import annotations
@@ -37,31 +37,31 @@ _UNCLOSED = "a quoted field does not end on its line (multiline=True allows for 
 
 
 class CsvFormat(StreamFormat[Any]):
-    """Reads CSV: each record a `dict`, a `Row` with names when `columns` is a row type, or a tuple.
+    """Reads CSV: each record a `dict`, a `Row` with names if `columns` is a row type, or a tuple.
 
     >>> CsvFormat({"origin": str, "dep_delay": float}, null_values=["NA"])  # doctest: +ELLIPSIS
     <penstock.formats.csv.CsvFormat object at ...>
 
     Args:
-        columns: the columns wanted, in the order wanted: names (all text), a dict from name to type, or
+        columns: the columns to read, in output order: names (all text), a dict from name to type, or
             `Types.ROW_NAMED`. A type is `str`, `int`, `float`, `bool`, `Decimal`, `date`, `time`, `datetime`, a
             `TypeInformation`, or any function from the text. None for all columns of the header, as text.
-        header: the first line of each file names its columns, so that `columns` may leave some out. Without it,
+        header: the first line of each file names its columns, so that `columns` may omit some. Without it,
             `columns` must list all of them in the file's order.
-        skip_first_row: leave out the first line of each file, or the one after its header.
+        skip_first_row: skip the first line of each file, or the one after its header.
         as_tuple: make each record a tuple.
         delimiter: one character between fields.
-        quote: the character around fields that hold a delimiter, doubled to stand for itself; None for none.
-        escape: a character that takes the meaning from the next one; None for none.
-        comments: leave out lines that begin with `#`.
-        null_values: texts that stand for None in any column. The empty text does so in any column but one of `str`.
-        multiline: see the module; makes the file one split.
-        array_separator: what stands between the elements of a column of arrays.
-        array_separators: the same for single columns, by name.
-        extra_fields: leave out fields after the last column, rather than to take the record for malformed.
-        charset: how the text is encoded; one that extends ASCII.
+        quote: the character around fields that contain a delimiter, doubled to represent itself; None for none.
+        escape: a character that makes the next one literal; None for none.
+        comments: skip lines that begin with `#`.
+        null_values: texts that mean None in any column. So does the empty text in any column except one of `str`.
+        multiline: see the module docstring; makes the file one split.
+        array_separator: the separator between the elements of an array column.
+        array_separators: the separators of individual columns, by name.
+        extra_fields: drop fields after the last column instead of treating the record as malformed.
+        charset: the encoding of the text; it must extend ASCII.
         on_error: see `StreamFormat`. A record is malformed if it has too few or too many fields, stray quotes, a text
-            that is not of its column's type, or bytes that are not of the charset. Empty lines are not records.
+            that is not of its column's type, or bytes that are invalid in the charset. Empty lines are not records.
         malformed_output: see `StreamFormat`.
 
     Raises:
@@ -125,8 +125,8 @@ class CsvFormat(StreamFormat[Any]):
         return decoder(self, names, columns)
 
     def reader(self, lines: Iterable[str]) -> Iterator[list[str]]:
-        """Python's CSV reader with the settings of this format."""
-        csv.field_size_limit(sys.maxsize)  # the reader of the file bounds the record
+        """Return Python's CSV reader with the settings of this format."""
+        csv.field_size_limit(sys.maxsize)  # the reader of the file limits the record size
         quoting: Literal[0, 3] = csv.QUOTE_MINIMAL if self.quote else csv.QUOTE_NONE
         quote = self.quote or '"'
         return csv.reader(
@@ -202,7 +202,7 @@ class _CsvDecoder(LineDecoder[Any]):
 
 
 class _MultilineCsvDecoder(_CsvDecoder):
-    """Uses a block up to the end of its last whole record, because records may span lines."""
+    """Consumes a block up to the end of its last whole record, because records may span lines."""
 
     def decode(self, block: bytes, last: bool) -> DecodedBlock:
         quote = self._format.quote
@@ -226,7 +226,7 @@ class _MultilineCsvDecoder(_CsvDecoder):
         return DecodedBlock(values, malformed, sum(map(len, lines[:done])))
 
     def _split_records(self, lines: list[bytes], last: bool) -> tuple[list[list[str]], list[int], list[Malformed], int]:
-        """The rows, the line on which each begins, the malformed records, and how many lines all of these take."""
+        """Return the rows, the first line of each, the malformed records, and the number of lines consumed."""
         rows: list[list[str]] = []
         starts: list[int] = []
         malformed: list[Malformed] = []
@@ -249,7 +249,7 @@ class _MultilineCsvDecoder(_CsvDecoder):
 
 
 class _Lines:
-    """An iterator over lines as text that knows how far it got, and whether it was asked for more than there is."""
+    """An iterator over decoded lines that tracks its position, and whether it was asked for more lines than exist."""
 
     def __init__(self, lines: Sequence[bytes], start: int, charset: str) -> None:
         self._lines = lines
@@ -269,5 +269,5 @@ class _Lines:
 
 
 def _explain(found: Malformed) -> Malformed:
-    """Replaces Python's `unexpected end of data` where we know better."""
+    """Replace Python's `unexpected end of data` by the precise reason."""
     return found._replace(reason=_UNCLOSED) if found.reason == "unexpected end of data" else found

@@ -1,4 +1,4 @@
-"""CSV as columns, parsed by Arrow."""
+"""Reads CSV as columns, parsed by Arrow."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from penstock.codecs.column_data import COLUMN_BATCH_ROWS, ColumnData
 from penstock.codecs.exact_cast import exact_cast_columns
 from penstock.formats.bulk_format import BulkFile, BulkFormat
 
-#: the texts that Arrow takes for NULL in columns that are not text
+#: texts that Arrow reads as NULL in columns other than text
 _NULLS: Final = pa.array(pyarrow.csv.ConvertOptions().null_values)
 
 
 class CsvColumnsFormat(BulkFormat[Any]):
-    """Reads CSV by Arrow's parser, as columns; where an operator works record by record they are rows with names.
+    """Reads CSV as columns with Arrow's parser; operators that work record by record get rows with names.
 
-    A file is read by one subtask, from its beginning: a position is a number of records, and those are parsed again
-    and passed over. A value that does not fit its column fails the job; `CsvFormat` can go on and send such lines to a
-    side output.
+    A file is read by one subtask, from its beginning: a position is a number of records, which are parsed again and
+    skipped. A value that does not fit its column fails the job; `CsvFormat` can continue and send such lines to a side
+    output.
 
     Args:
         columns: the columns with their types (Python's, `Types` or Arrow's), in the order of the file.
         delimiter: the character between fields.
-        has_header: whether the first line has the names of the columns, by which they are then found.
+        has_header: whether the first line contains the column names, which then identify the columns.
     """
 
     def __init__(self, columns: Mapping[str, Any], *, delimiter: str = ",", has_header: bool = False) -> None:
@@ -42,7 +42,7 @@ class CsvColumnsFormat(BulkFormat[Any]):
 
 
 class _CsvFile(BulkFile[Any]):
-    """The whole file is one unit."""
+    """An open file; the whole file is one unit."""
 
     def __init__(self, file: BinaryIO, csv_format: CsvColumnsFormat) -> None:
         self._file = file
@@ -76,7 +76,7 @@ class _CsvFile(BulkFile[Any]):
 
 
 def _typed(columns: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """The columns with decimals for the texts that `_read_type` made of them."""
+    """Convert columns that `_read_type` made text back to decimals."""
     for place, field in enumerate(schema):
         if pa.types.is_decimal(field.type):
             texts = columns.column(field.name)
@@ -86,5 +86,5 @@ def _typed(columns: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def _read_type(kind: pa.DataType) -> pa.DataType:
-    """The type as which Arrow reads a column: its decimals of text are not checked."""
+    """Return the type to read a column as: text for decimals, because Arrow parses decimals without checks."""
     return pa.string() if pa.types.is_decimal(kind) else kind

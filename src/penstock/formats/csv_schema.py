@@ -1,4 +1,4 @@
-"""`CsvSchema`: PyFlink's way to describe CSV, for readers and writers of files."""
+"""`CsvSchema`: PyFlink's description of CSV, for readers and writers of files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from penstock.formats.csv_writer import CsvWriterFactory
 
 
 class CsvSchema:
-    """Columns and signs of CSV; immutable. Make one with `CsvSchema.builder()`."""
+    """Columns and special characters of CSV; immutable. Create one with `CsvSchema.builder()`."""
 
     def __init__(self, columns: dict[str, TypeInformation], settings: dict[str, Any]) -> None:
         self.columns = dict(columns)
@@ -21,7 +21,7 @@ class CsvSchema:
 
     @staticmethod
     def builder() -> CsvSchemaBuilder:
-        """Starts a schema."""
+        """Return a new builder."""
         return CsvSchemaBuilder()
 
     @property
@@ -30,7 +30,7 @@ class CsvSchema:
         return Types.ROW_NAMED(list(self.columns), list(self.columns.values()))
 
     def size(self) -> int:
-        """How many columns there are."""
+        """Return the number of columns."""
         return len(self.columns)
 
     def __len__(self) -> int:
@@ -38,7 +38,7 @@ class CsvSchema:
 
 
 class CsvSchemaBuilder:
-    """Collects columns and signs; every method but `build` and `size` returns the builder."""
+    """Collects columns and special characters; every method except `build` and `size` returns the builder."""
 
     def __init__(self) -> None:
         self._columns: dict[str, TypeInformation] = {}
@@ -47,10 +47,10 @@ class CsvSchemaBuilder:
         self._settings: dict[str, Any] = {"header": False}
 
     def build(self) -> CsvSchema:
-        """The schema.
+        """Build the schema.
 
         Raises:
-            ConfigurationError: if there is no column, or one of arrays that has no separator of elements.
+            ConfigurationError: if there are no columns, or an array column has no element separator.
         """
         if not self._columns:
             raise ConfigurationError("a CSV schema needs columns")
@@ -70,30 +70,30 @@ class CsvSchemaBuilder:
         return CsvSchema(self._columns, settings)
 
     def add_string_column(self, name: str) -> CsvSchemaBuilder:
-        """Adds a column of text."""
+        """Add a column of text."""
         return self._add(name, Types.STRING())
 
     def add_boolean_column(self, name: str) -> CsvSchemaBuilder:
-        """Adds a column of `true` and `false` (or 1 and 0)."""
+        """Add a column of `true` and `false` (or 1 and 0)."""
         return self._add(name, Types.BOOLEAN())
 
     def add_number_column(self, name: str, number_type: TypeInformation | None = None) -> CsvSchemaBuilder:
-        """Adds a column of numbers, by default whole ones of 64 bits."""
+        """Add a column of numbers, by default 64-bit integers."""
         return self._add(name, number_type or Types.LONG())
 
     def add_array_column(
         self, name: str, separator: str = ";", element_type: TypeInformation | None = None
     ) -> CsvSchemaBuilder:
-        """Adds a column of arrays, by default of text, with a separator of elements of its own."""
+        """Add a column of arrays, by default of text, with its own element separator."""
         self._add(name, Types.OBJECT_ARRAY(element_type or Types.STRING()))
         self._array_separators[name] = separator
         return self
 
     def remove_array_element_separator(self, index: int) -> CsvSchemaBuilder:
-        """Gives the array column at this position the schema's element separator in place of its own.
+        """Give the array column at this position the schema's element separator in place of its own.
 
         Raises:
-            ConfigurationError: if there is no such column.
+            ConfigurationError: if the schema has no such column.
         """
         if not 0 <= index < len(self._columns):
             raise ConfigurationError(
@@ -103,65 +103,65 @@ class CsvSchemaBuilder:
         return self
 
     def add_columns_from(self, schema: CsvSchema) -> CsvSchemaBuilder:
-        """Adds all columns of another schema."""
+        """Add all columns of another schema."""
         for name, column_type in schema.columns.items():
             self._add(name, column_type)
         self._array_separators.update(schema.settings.get("array_separators", {}))
         return self
 
     def clear_columns(self) -> CsvSchemaBuilder:
-        """Removes all columns."""
+        """Remove all columns."""
         self._columns, self._array_separators = {}, {}
         return self
 
     def set_use_header(self, use: bool = True) -> CsvSchemaBuilder:
-        """Files begin with the names of their columns, which are looked up by name; off unless set."""
+        """Let files begin with the names of their columns, which are then looked up by name; off by default."""
         return self._set("header", use)
 
     def set_strict_headers(self, strict: bool = True) -> CsvSchemaBuilder:
-        """Accepted for PyFlink programs: a header without one of the columns is always an error."""
+        """Do nothing; accepted for PyFlink programs. A header that lacks one of the columns is always an error."""
         return self
 
     def set_column_separator(self, char: str) -> CsvSchemaBuilder:
-        """Sets the character between fields; `,` unless set."""
+        """Set the character between fields; `,` by default."""
         return self._set("delimiter", char)
 
     def set_array_element_separator(self, separator: str) -> CsvSchemaBuilder:
-        """Sets what stands between the elements of arrays whose column has no separator of its own; `;` unless set."""
+        """Set the separator of array elements in columns without their own; `;` by default."""
         return self._set("array_separator", separator)
 
     def disable_array_element_separator(self) -> CsvSchemaBuilder:
-        """Sets no separator for arrays whose column has none of its own, so that no such column is allowed."""
+        """Disable the separator for array columns without their own, so that no such column is allowed."""
         return self._set("array_separator", None)
 
     def set_skip_first_data_row(self, skip: bool = True) -> CsvSchemaBuilder:
-        """Leaves out the first line of each file, or the one after its header, when reading; off unless set."""
+        """Skip the first line of each file, or the one after its header, when reading; off by default."""
         return self._set("skip_first_row", skip)
 
     def set_quote_char(self, char: str) -> CsvSchemaBuilder:
-        """Sets the character around fields; `"` unless set."""
+        """Set the character around fields; `"` by default."""
         return self._set("quote", char)
 
     def disable_quote_char(self) -> CsvSchemaBuilder:
-        """Sets no character around fields."""
+        """Use no character around fields."""
         return self._set("quote", None)
 
     def set_escape_char(self, char: str) -> CsvSchemaBuilder:
-        """Sets the character that takes the meaning from the next one; none unless set."""
+        """Set the character that makes the next one literal; none by default."""
         return self._set("escape", char)
 
     def disable_escape_char(self) -> CsvSchemaBuilder:
-        """Sets no character that takes the meaning from the next one."""
+        """Use no escape character."""
         return self._set("escape", None)
 
     def set_null_value(self, null_value: str) -> CsvSchemaBuilder:
-        """Sets the text that stands for None."""
+        """Set the text that represents None."""
         return self._set("null_value", null_value)
 
     def set_line_separator(self, separator: str) -> CsvSchemaBuilder:
-        """Sets what ends a line that is written: a line feed (unless set), or one after a carriage return.
+        """Set the end of written lines: a line feed (the default), or a carriage return and a line feed.
 
-        Both are read in any case.
+        Both are always accepted when reading.
 
         Raises:
             ConfigurationError: if it is neither.
@@ -173,9 +173,9 @@ class CsvSchemaBuilder:
         return self._set("line_end", separator)
 
     def set_any_property_name(self, name: str) -> CsvSchemaBuilder:
-        """Lets lines have fields after the last column, under this name, which rows leave out: they have columns only.
+        """Allow fields after the last column, under this name; rows omit them, since they have columns only.
 
-        Without it such a line is malformed. What is written has no such fields.
+        Without it, such a line is malformed. Written lines have no such fields.
 
         Raises:
             ConfigurationError: when the schema is built, if it has a column of that name.
@@ -184,11 +184,11 @@ class CsvSchemaBuilder:
         return self._set("extra_fields", True)
 
     def set_allow_comments(self, allow: bool = True) -> CsvSchemaBuilder:
-        """Leaves out lines that begin with `#`; off unless set."""
+        """Skip lines that begin with `#`; off by default."""
         return self._set("comments", allow)
 
     def size(self) -> int:
-        """How many columns there are so far."""
+        """Return the number of columns so far."""
         return len(self._columns)
 
     def __len__(self) -> int:
@@ -206,7 +206,7 @@ class CsvSchemaBuilder:
 
 
 def csv_format(schema: CsvSchema, on_error: OnError = "fail", **more: Any) -> CsvFormat:
-    """The format that reads what a schema describes, as rows with names; `more` goes to `CsvFormat`."""
+    """Create the format that reads files of a schema, as rows with names; `more` goes to `CsvFormat`."""
     settings = {name: value for name, value in schema.settings.items() if name != "line_end"}
     null_value = settings.pop("null_value", None)
     nulls = () if null_value is None else (null_value,)
@@ -214,7 +214,7 @@ def csv_format(schema: CsvSchema, on_error: OnError = "fail", **more: Any) -> Cs
 
 
 def csv_writer(schema: CsvSchema) -> CsvWriterFactory:
-    """The factory of writers of what a schema describes."""
+    """Create the factory of writers for files of a schema."""
     settings = {
         name: value
         for name, value in schema.settings.items()

@@ -1,4 +1,4 @@
-"""CSV as a sink writes it."""
+"""Writes CSV files."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ class CsvWriterFactory(BatchWriterFactory[Any]):
         header: begin each file with the names.
         delimiter: one character between fields.
         quote: the character around fields that need it; None for none.
-        escape: a character that takes the meaning from the next one; None for none.
+        escape: a character that makes the next one literal; None for none.
         null_value: the text for None.
-        array_separator: what goes between the elements of a list.
-        array_separators: the same for single columns, by name.
-        line_end: what ends a line.
-        charset: how the text is encoded.
+        array_separator: the separator between the elements of a list.
+        array_separators: the separators of individual columns, by name.
+        line_end: the end of a line.
+        charset: the encoding of the text.
 
     Raises:
-        ConfigurationError: if the charset is unknown, or columns are missing or doubled.
+        ConfigurationError: if the charset is unknown, or columns are missing or duplicated.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class CsvWriterFactory(BatchWriterFactory[Any]):
         self.charset = check_charset(charset)
 
     def create(self, stream: BinaryIO) -> BatchWriter[Any]:
-        """Returns a writer to a new, empty file."""
+        """Create a writer for a new, empty file."""
         return _CsvWriter(self, stream)
 
 
@@ -107,14 +107,14 @@ class _CsvWriter(BatchWriter[Any]):
         self.flush()
 
     def _join_own(self, value: Any, separator: str | None) -> Any:
-        """The text of an array whose column has a separator of its own; anything else as it is."""
+        """Return the text of an array whose column has its own separator, and any other value unchanged."""
         return self._join(separator, value) if separator and isinstance(value, list | tuple | Row) else value
 
     def _join(self, separator: str, array: Any) -> str:
         return separator.join(str(self._render(item)) for item in array)
 
     def _render(self, value: Any) -> Any:
-        """A value as `csv` may write it: None and booleans as Flink spells them, arrays joined."""
+        """Convert a value for `csv`: None and booleans as Flink spells them, arrays joined."""
         if value is None:
             return self._factory.null_value
         if isinstance(value, bool):

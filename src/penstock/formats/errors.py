@@ -1,4 +1,4 @@
-"""What went wrong with a record, in a form that lets a person find the line."""
+"""Errors for malformed records, with enough detail to find the line."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ class MalformedRecordError(FormatError):
     Attributes:
         file: the file's path or URL.
         line: the line on which the record begins, counted from 1.
-        reason: what is wrong with it.
-        excerpt: the record's text, cut to 200 characters.
+        reason: why it is malformed.
+        excerpt: the record's text, truncated to 200 characters.
     """
 
     def __init__(self, file: str, line: int, reason: str, excerpt: str) -> None:
@@ -35,9 +35,9 @@ class MalformedMessageError(FormatError):
     """A message could not be read as a record of the declared format.
 
     Attributes:
-        split: where the message came from; of Kafka topic and partition, as in `orders-3`.
-        position: its position there; of Kafka the offset.
-        reason: what is wrong with it.
+        split: the origin of the message; for Kafka topic and partition, as in `orders-3`.
+        position: its position there; for Kafka the offset.
+        reason: why it is malformed.
         excerpt: the beginning of its bytes.
     """
 

@@ -1,4 +1,4 @@
-"""JSON lines as a source reads them and a sink writes them: one JSON value a line."""
+"""Reads and writes JSON lines: one JSON value a line."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from penstock.formats.stream_format import NO_RECORD, LineDecoder, StreamFormat,
 
 
 class JsonLinesFormat(StreamFormat[Any]):
-    """Reads JSON lines: each line a Python value (usually a `dict`). Empty lines are not records.
+    """Reads JSON lines: each line becomes a Python value (usually a `dict`). Empty lines are not records.
 
     Args:
-        schema: makes the records instead, for instance a `JsonRowDeserializationSchema` for typed rows; a line for
-            which it returns None is not a record.
+        schema: makes the records instead, for instance a `JsonRowDeserializationSchema` for typed rows; lines that it
+            returns None for are not records.
         on_error: see `StreamFormat`. A line is malformed if it is not one JSON value in UTF-8. `NaN` and `Infinity` are
             not JSON.
         malformed_output: see `StreamFormat`.
@@ -56,15 +56,15 @@ class _JsonDecoder(LineDecoder[Any]):
 class JsonLinesEncoder(Encoder[Any]):
     """Writes each record as one line of JSON, for `FileSink.for_row_format`.
 
-    Takes JSON's own types, and dataclasses, named tuples, dates, decimals and UUIDs. A `Row` with names becomes an
-    object, one without an array.
+    Accepts JSON's own types, and dataclasses, named tuples, dates, decimals and UUIDs. A `Row` with names becomes an
+    object, a `Row` without names an array.
     """
 
     def __init__(self) -> None:
         super().__init__(_encode_line)
 
     def encode_batch(self, values: Sequence[Any]) -> bytes:
-        """The lines of many records.
+        """Encode many records as lines.
 
         Raises:
             FormatError: if a record cannot be written as JSON; it shows the record.
@@ -75,7 +75,7 @@ class JsonLinesEncoder(Encoder[Any]):
             return b"".join(map(_encode_line, values))
 
     def encode(self, element: Any, stream: BinaryIO) -> None:
-        """Writes a record at the stream's position."""
+        """Write a record at the stream's position."""
         stream.write(_encode_line(element))
 
     def __reduce__(self) -> tuple[type[JsonLinesEncoder], tuple[()]]:
@@ -83,7 +83,7 @@ class JsonLinesEncoder(Encoder[Any]):
 
 
 def _plain(value: Any) -> Any:
-    """A value that msgspec does not know, as one that it does."""
+    """Convert a value that msgspec does not support to one that it does."""
     if isinstance(value, Row):
         return value.as_dict() if value._fields is not None else list(value)
     if isinstance(value, Instant):

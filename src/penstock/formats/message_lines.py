@@ -1,4 +1,4 @@
-"""Files whose lines are messages: one codec reads both."""
+"""Files whose lines are messages, so that one codec reads both."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from penstock.formats.stream_format import DecodedBlock, LineDecoder, Malformed,
 
 
 class MessageLinesDecoder(LineDecoder[Any]):
-    """Reads lines by what decodes messages.
+    """Reads lines with a decoder of messages.
 
     Args:
-        decode: makes records of many messages.
-        skips_empty: whether a line of white space alone is no message.
+        decode: decodes many messages to records.
+        skips_empty: whether to skip lines of white space alone.
     """
 
     def __init__(self, decode: Callable[[Sequence[bytes]], Deserialized], skips_empty: bool = True) -> None:

@@ -1,4 +1,4 @@
-"""ORC as a source reads it and a sink writes it."""
+"""Reads and writes ORC files."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from penstock.formats.bulk_format import BatchWriter, BulkFile
 from penstock.formats.columnar_format import ColumnarFormat
 from penstock.formats.columns import records_of
 
-#: What ORC itself has for the size of a stripe.
+#: ORC's own default for the size of a stripe.
 STRIPE_BYTES: Final = 64 << 20
-#: the numbers of fields in ORC's definition (orc_proto.proto)
+#: field numbers in ORC's definition (orc_proto.proto)
 _FOOTER_OF_TAIL: Final = 2
 _CALENDAR_OF_FOOTER: Final = 11
 _JULIAN_GREGORIAN: Final = 1
 _VARINT, _FIXED_64, _BYTES, _FIXED_32 = 0, 1, 2, 5
 _PLAIN_TIME: Final = pa.timestamp("us")
-#: in the metadata of a column, as Spark calls its type
+#: the key of Spark's type in a column's metadata
 _TYPE_OF_SPARK: Final = b"spark.sql.catalyst.type"
-#: in the error of Arrow for a time that its nanoseconds cannot hold
+#: part of Arrow's error for a time that its nanoseconds cannot hold
 _FAR_TIME: Final = "out of range for nanosecond resolution"
 
 
 class OrcFormat(ColumnarFormat):
-    """Reads ORC; see `ColumnarFormat`. A large file is shared by stripes."""
+    """Reads ORC; see `ColumnarFormat`. Readers share a large file by stripes."""
 
     def open(self, file: BinaryIO) -> BulkFile[Any]:
         try:
@@ -44,17 +44,17 @@ class OrcFormat(ColumnarFormat):
 
 
 class _OrcFile(BulkFile[Any]):
-    """A unit is a stripe.
+    """An open file; each stripe is a unit.
 
-    Arrow does not say where stripes begin. So a file counts as cut into as many parts of the same size as it has
-    stripes, which shares them among readers as well.
+    Arrow does not report where stripes begin. So the file counts as divided into as many equal parts as it has stripes,
+    which shares them among readers as well.
     """
 
     def __init__(self, file: Any, wanted: ColumnarFormat) -> None:
         self._file = file
         self._columns, self._read = wanted.choice_in(file.schema)
         self._output = wanted.output
-        # Spark writes TIMESTAMP_NTZ as whole numbers.
+        # Spark writes TIMESTAMP_NTZ as integers.
         self._plain_times = {
             field.name
             for field in file.schema
@@ -90,7 +90,7 @@ class _OrcFile(BulkFile[Any]):
 
 
 def _check_time(name: str, column: pa.Array) -> pa.Array:
-    """The same column. Raises `FormatError` for a time that could not be read again."""
+    """Return the column. Raises `FormatError` for a time that could not be read back."""
     if pa.types.is_timestamp(column.type):
         try:
             exact_cast(column, pa.timestamp("ns", column.type.tz))
@@ -103,7 +103,7 @@ def _check_time(name: str, column: pa.Array) -> pa.Array:
 
 
 def _of_data(error: Exception, what: str) -> Exception:
-    """Arrow's reader of ORC raises OSError for bad data; one of the operating system has a number, and stays."""
+    """Convert Arrow's OSError for bad ORC data to FormatError; keep an operating system error, which has a number."""
     return error if isinstance(error, OSError) and error.errno is not None else FormatError(f"{what}: {error}")
 
 
@@ -112,11 +112,11 @@ class OrcWriterFactory(ArrowWriterFactory):
 
     Args:
         columns: a row type, a dict from name to type, or an Arrow schema; records are dicts, rows or tuples.
-        compression: a codec that Arrow knows, such as `zlib` or `zstd`; `uncompressed` for none.
-        stripe_bytes: how large a stripe is.
+        compression: a codec supported by Arrow, such as `zlib` or `zstd`; `uncompressed` for none.
+        stripe_bytes: the size of a stripe.
 
     Raises:
-        ConfigurationError: if a type cannot be written, or there is no column.
+        ConfigurationError: if a type cannot be written, or there are no columns.
     """
 
     format_name = "ORC"
@@ -127,7 +127,7 @@ class OrcWriterFactory(ArrowWriterFactory):
         self.stripe_bytes = stripe_bytes
 
     def create(self, stream: BinaryIO) -> BatchWriter[Any]:
-        """Returns a writer to a new, empty file."""
+        """Create a writer for a new, empty file."""
         return _OrcWriter(self, stream)
 
 
@@ -147,7 +147,7 @@ class _OrcWriter(ArrowWriter):
         self._writer.write(table)
 
     def close(self) -> None:
-        if self._is_empty:  # Arrow knows the columns of a file by what is written to it
+        if self._is_empty:  # Arrow derives the columns of a file from the data written to it
             self._writer.write(self.schema.empty_table())
         self._writer.close()
 
@@ -156,9 +156,9 @@ class _OrcWriter(ArrowWriter):
 
 
 def has_julian_dates(tail: bytes) -> bool:
-    """Whether the writer counts dates before 15 October 1582 by the Julian calendar, as Spark and Hive do.
+    """Return whether the writer dates days before 15 October 1582 by the Julian calendar, as Spark and Hive do.
 
-    A file that does not say so has dates of the Gregorian calendar: Flink and Arrow write no calendar.
+    A file that names no calendar has dates of the Gregorian calendar: Flink and Arrow write no calendar.
 
     Args:
         tail: the end of the file, uncompressed (`FileTail`).
@@ -170,7 +170,7 @@ def has_julian_dates(tail: bytes) -> bool:
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """The numbers and values of a message's fields, up to the first bytes that are not a field."""
+    """Yield the numbers and values of a message's fields, up to the first bytes that are not a field."""
     at = 0
     while at < len(message):
         key, at = _varint(message, at)
@@ -189,7 +189,7 @@ def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
 
 
 def _varint(message: bytes, at: int) -> tuple[int, int]:
-    """A number of a variable size, and where the next byte is."""
+    """Return a number of variable size, and the position of the next byte."""
     number, shift = 0, 0
     while at < len(message):
         byte = message[at]

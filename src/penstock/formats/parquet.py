@@ -1,4 +1,4 @@
-"""Parquet as a source reads it and a sink writes it."""
+"""Reads and writes Parquet files."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _READ_ROWS = 4096
 
 
 class ParquetFormat(ColumnarFormat):
-    """Reads Parquet; see `ColumnarFormat`. A large file is shared by row groups.
+    """Reads Parquet; see `ColumnarFormat`. Readers share a large file by row groups.
 
-    INT96, the old form of timestamps, is read in microseconds, which hold all years from 1 to 9999.
+    INT96, the old timestamp type, is read in microseconds, which cover all years from 1 to 9999.
 
     Args:
-        nanosecond_columns: the columns whose INT96 is read in nanoseconds, which hold the years 1678 to 2261. Other
+        nanosecond_columns: the columns whose INT96 is read in nanoseconds, which cover the years 1678 to 2261. Other
             years raise a `FormatError`.
     """
 
@@ -53,7 +53,7 @@ class ParquetFormat(ColumnarFormat):
 
 
 class ParquetFile(BulkFile[Any]):
-    """An open file. `file` is Arrow's, and `is_of_flink` says whether Flink has written it."""
+    """An open file. `file` is Arrow's; `is_of_flink` says whether Flink wrote it."""
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ class ParquetFile(BulkFile[Any]):
 
 
 def _begin(row_group: Any) -> int:
-    """The byte at which a row group begins."""
+    """Return the byte where a row group begins."""
     column = row_group.column(0)
     pages = [column.data_page_offset]
     if column.has_dictionary_page and column.dictionary_page_offset is not None:
@@ -110,10 +110,10 @@ class ParquetWriterFactory(ArrowWriterFactory):
     Args:
         columns: a row type, a dict from name to type, or an Arrow schema; records are dicts, rows or tuples.
         row_group_rows: rows kept in memory before a row group is written.
-        compression: a codec that Arrow knows, such as `snappy` or `zstd`.
+        compression: a codec supported by Arrow, such as `snappy` or `zstd`.
 
     Raises:
-        ConfigurationError: if a type cannot be written, or there is no column.
+        ConfigurationError: if a type cannot be written, or there are no columns.
     """
 
     format_name = "Parquet"
@@ -123,7 +123,7 @@ class ParquetWriterFactory(ArrowWriterFactory):
         self.compression = compression
 
     def create(self, stream: BinaryIO) -> BatchWriter[Any]:
-        """Returns a writer to a new, empty file."""
+        """Create a writer for a new, empty file."""
         return _ParquetWriter(self, stream)
 
 
@@ -131,7 +131,7 @@ class _ParquetWriter(ArrowWriter):
     def __init__(self, factory: ParquetWriterFactory, stream: BinaryIO) -> None:
         super().__init__(factory)
         self._row_group_rows = factory.group_rows
-        # Flink reads decimals of up to 18 digits only from integers where a column has a dictionary.
+        # In a column with a dictionary, Flink reads decimals of up to 18 digits only from integers.
         self._writer = pq.ParquetWriter(
             stream, factory.schema, compression=factory.compression, store_decimal_as_integer=True
         )

@@ -1,11 +1,11 @@
-"""INT96, the old form of timestamps in Parquet, which Flink, Hive and Spark write unless an option says otherwise.
+"""INT96, the old timestamp type of Parquet, which Flink, Hive and Spark write unless an option says otherwise.
 
-A value is a day and the nanoseconds of that day. Arrow makes one number of both, in 64 bits and without a check. Two
-readings of the same column, in microseconds and in nanoseconds, show which values are right:
+A value is a day and the nanoseconds of that day. Arrow combines both in one number of 64 bits, without a check. Two
+reads of the same column, in microseconds and in nanoseconds, show which values are right:
 
-- In nanoseconds, years outside of 1678 to 2261 are other years.
-- In microseconds, all years are right where the nanoseconds of the day are above 0. Flink writes a negative number for
-  times before 1970, which Arrow reads without its sign: 2^64 ns too late. That is a multiple of 1000 ns, and 616 ns.
+- In nanoseconds, years outside 1678 to 2261 turn into other years.
+- In microseconds, all years are right if the nanoseconds of the day are above 0. Flink writes a negative number for
+  times before 1970, which Arrow reads as unsigned: 2^64 ns too late. That is a multiple of 1000 ns, and 616 ns.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from penstock.base.errors import FormatError
 from penstock.codecs.column_leaves import convert_leaves
 
-#: by how much a time is too late whose nanoseconds of the day are negative
+#: the error of a time whose nanoseconds of the day are negative: it is this much too late
 _SIGN_US: Final = 2**64 // 1000
 _SIGN_REST_NS: Final = 2**64 % 1000
 _NANOSECONDS_END_US: Final = 2**63 // 1000
@@ -28,7 +28,7 @@ _ROOT_OF_FLINK: Final = " flink_schema {"
 
 
 def written_by_flink(file: Any) -> bool:
-    """Whether Flink has written a file (Arrow's `ParquetFile`): the group around its columns has a name of its own."""
+    """Return whether Flink wrote a file (Arrow's `ParquetFile`): its group of columns has a distinctive name."""
     creator = file.metadata.created_by or ""
     if not creator.startswith("parquet-mr") or b"org.apache.spark.version" in (file.metadata.metadata or {}):
         return False
@@ -36,7 +36,7 @@ def written_by_flink(file: Any) -> bool:
 
 
 def int96_columns(file: Any) -> set[str]:
-    """The names of the columns of a file (Arrow's `ParquetFile`) that have INT96 in them."""
+    """Return the names of the columns of a file (Arrow's `ParquetFile`) that contain INT96."""
     schema = file.metadata.schema
     names = file.schema_arrow.names
     found: set[str] = set()
@@ -48,13 +48,13 @@ def int96_columns(file: Any) -> set[str]:
 
 
 class OldTimes:
-    """Reads the columns of a file that have INT96 once more, in nanoseconds, and keeps what is right of both readings.
+    """Reads the INT96 columns of a file again, in nanoseconds, and keeps the correct values of both reads.
 
     Args:
         stream: the file.
         file: Arrow's `ParquetFile`, which reads INT96 in microseconds.
-        columns: the columns that have INT96 in them.
-        nanosecond_columns: those that are handed on in nanoseconds.
+        columns: the columns that contain INT96.
+        nanosecond_columns: the columns to return in nanoseconds.
         is_of_flink: whether times before 1970 may have a negative number of nanoseconds.
     """
 
@@ -74,16 +74,16 @@ class OldTimes:
     def completed(
         self, batches: Iterator[pa.RecordBatch], size: int, unit: int, leaves: list[str]
     ) -> Iterator[pa.RecordBatch]:
-        """The batches of a row group with times that are right.
+        """Yield the batches of a row group with corrected times.
 
         Args:
-            batches: as Arrow reads them, with INT96 in microseconds.
+            batches: the batches as Arrow reads them, with INT96 in microseconds.
             size: the number of rows of a batch.
             unit: the number of the row group.
-            leaves: the columns and fields that are read.
+            leaves: the columns and fields to read.
 
         Raises:
-            FormatError: for a time that a column in nanoseconds does not hold. The message names the column.
+            FormatError: for a time that a column in nanoseconds cannot hold. The message names the column.
         """
         read = [leaf for leaf in leaves if any(leaf == one or leaf.startswith(f"{one}.") for one in self._columns)]
         fine_batches = self._fine.iter_batches(size, row_groups=[unit], columns=read, use_threads=False)
@@ -104,9 +104,9 @@ class OldTimes:
             us = coarse.view(pa.int64()).fill_null(0).to_numpy()
             ns = fine.view(pa.int64()).fill_null(0).to_numpy()
             if self._is_of_flink:
-                # The numbers wrap on purpose, and so does their difference.
+                # The numbers overflow on purpose, and so does their difference.
                 is_negative = ns - us * 1000 == _SIGN_REST_NS
-                if in_nanoseconds:  # 616 ns may be what they are
+                if in_nanoseconds:  # 616 ns may be genuine
                     is_negative &= np.abs(us) >= _NANOSECONDS_END_US
                 us = np.where(is_negative, us - _SIGN_US, us)
             if not in_nanoseconds:

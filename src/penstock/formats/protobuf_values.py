@@ -1,6 +1,6 @@
-"""Messages of Protocol Buffers as values of records, and back, by functions made for a type of message.
+"""Converts messages of Protocol Buffers to values of records, and back, with functions built for each message type.
 
-The library parses a message in compiled code; what is done here is to take out the fields that are wanted.
+The library parses messages in compiled code; this module only extracts the requested fields.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ Write = Callable[[Any, Any], None]
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What is wanted of a value: of a message some fields, of an enum its number; of anything else the value.
+    """The part of a value to read: some fields of a message, the number of an enum, or any other value as a whole.
 
-    Of an array this is of its elements, of a map of its values.
+    For an array this applies to its elements, for a map to its values.
     """
 
     fields: Mapping[str, Wanted] | None = None
@@ -34,33 +34,33 @@ PLAIN: Final = Wanted()
 
 
 class Shapes(Protocol):
-    """What values become, and what they were before."""
+    """Converts between values of messages and values of records."""
 
     def record(self, names: Sequence[str]) -> Callable[[list[Any]], Any]:
-        """What makes a record that is inside of another, of the values of its fields."""
+        """Return a function that makes a nested record from the values of its fields."""
         ...
 
     def fields(self, record: Any, names: Sequence[str]) -> Sequence[Any]:
-        """The values of the fields of such a record."""
+        """Return the values of the fields of a nested record."""
         ...
 
     def mapping(self, entries: Iterable[tuple[Any, Any]]) -> Any:
-        """What a map becomes."""
+        """Convert the entries of a map."""
         ...
 
     def entries(self, mapping: Any) -> Iterable[tuple[Any, Any]]:
-        """The entries of such a map."""
+        """Return the entries of a converted map."""
         ...
 
 
 class MessageReader:
-    """Takes fields out of messages.
+    """Extracts fields from messages.
 
     Args:
         descriptor: the type of the messages.
         wanted: the fields, in order.
-        shapes: what values become.
-        reads_defaults: whether what is not there is the default of its type, rather than None.
+        shapes: the representation of values.
+        reads_defaults: whether a missing field becomes the default of its type, rather than None.
     """
 
     def __init__(self, descriptor: Any, wanted: Mapping[str, Wanted], shapes: Shapes, reads_defaults: bool) -> None:
@@ -69,7 +69,7 @@ class MessageReader:
         self._fields = [(name, self._field(field_of(descriptor, name), one)) for name, one in wanted.items()]
 
     def values(self, message: Any) -> list[Any]:
-        """The values of a message. Raises FormatError, which names the field, for one that cannot be taken."""
+        """Return the values of a message. Raises FormatError, which names the field, if one cannot be read."""
         found = []
         for name, read in self._fields:
             try:
@@ -79,7 +79,7 @@ class MessageReader:
         return found
 
     def columns(self, messages: Sequence[Any]) -> list[list[Any]]:
-        """The values of each field of many messages. Raises one of `BAD_RECORD` if one cannot be taken."""
+        """Return the values of each field of many messages. Raises one of `BAD_RECORD` if one cannot be read."""
         return [list(map(read, messages)) for _, read in self._fields]
 
     def _field(self, field: Any, wanted: Wanted) -> Read:
@@ -122,8 +122,8 @@ class MessageWriter:
     Args:
         descriptor: the type of the messages.
         wanted: the fields, in order.
-        shapes: what values are.
-        null_text: what stands for None in arrays and maps of texts; there None of another type is its default.
+        shapes: the representation of values.
+        null_text: replaces None in arrays and maps of text; None of another type becomes its default there.
     """
 
     def __init__(self, descriptor: Any, wanted: Mapping[str, Wanted], shapes: Shapes, null_text: str = "") -> None:
@@ -133,7 +133,7 @@ class MessageWriter:
         self._fields = [(name, self._field(field_of(descriptor, name), one)) for name, one in wanted.items()]
 
     def fill(self, message: Any, record: Any) -> None:
-        """Set the fields of a message as a record says. Raises FormatError, with the field, if one does not fit."""
+        """Set the fields of a message from a record. Raises FormatError, which names the field, if one does not fit."""
         for (name, write), value in zip(self._fields, self._shapes.fields(record, self._names), strict=True):
             if value is not None:
                 try:
@@ -194,7 +194,7 @@ class MessageWriter:
         return MessageWriter(field.message_type, wanted.fields, self._shapes, self._null_text)
 
     def _lowered(self, field: Any) -> Callable[[Any], Any]:
-        """What makes of a value one that the library takes."""
+        """Return a function that converts a value to one that the library accepts."""
         default = self._null_text if field.type == field.TYPE_STRING else _default_of(field)
         if field.enum_type is not None:
             numbers = {name: one.number for name, one in field.enum_type.values_by_name.items()}
@@ -203,7 +203,7 @@ class MessageWriter:
 
 
 def field_of(descriptor: Any, name: str) -> Any:
-    """The field of a name. Raises FormatError where there is none."""
+    """Return the field with a name. Raises FormatError if it does not exist."""
     found = descriptor.fields_by_name.get(name)
     if found is None:
         raise FormatError(
@@ -214,7 +214,7 @@ def field_of(descriptor: Any, name: str) -> Any:
 
 
 def _default_of(field: Any) -> Any:
-    """What stands for None among many values; for one value alone it never does."""
+    """Return the replacement of None in arrays and maps; a single value never uses it."""
     if field.enum_type is not None:
         return field.enum_type.values[0].number
     kinds = {field.CPPTYPE_BOOL: False, field.CPPTYPE_FLOAT: 0.0, field.CPPTYPE_DOUBLE: 0.0}

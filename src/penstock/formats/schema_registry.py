@@ -1,7 +1,7 @@
-"""A schema registry that speaks Confluent's HTTP API: schemas by number, and numbers of schemas.
+"""Client of a schema registry with Confluent's HTTP API: looks up schemas by id, and ids of schemas.
 
-A number never means another schema, so what was asked for once is kept for the life of the process. A registry that
-cannot be reached is an error of the job, not of a message: the restart strategy decides what follows.
+An id never changes its meaning, so answers are cached for the life of the process. A registry that cannot be reached is
+an error of the job, not of a message: the restart strategy decides what follows.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ _MEDIA_TYPE: Final = "application/vnd.schemaregistry.v1+json"
 _TIMEOUT_S: Final = 10
 _NOT_FOUND: Final = 404
 _SERVER_ERRORS: Final = 500
-#: What stands before a record: a byte that is zero, and the number of the schema in four.
+#: The header before a record: a zero byte, and the schema id in four bytes.
 HEADER_BYTES: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
 class RegistrySettings:
-    """Where a registry is, and how to reach it. It travels with a job.
+    """The addresses of a registry, and how to connect to it. They travel with a job.
 
     Attributes:
-        urls: its addresses; the next one is asked where one does not answer.
+        urls: its addresses; if one does not answer, the next one is asked.
         user_info: `name:password`, for basic authentication.
-        token: for authentication by a bearer's token.
-        certificates: a PEM file of the certificates that are trusted; None for those of the system.
-        own_certificate: a PEM file with a certificate and its key that show who asks.
-        own_password: that of the key.
+        token: the token for bearer authentication.
+        certificates: a PEM file of trusted certificates; None for the system's.
+        own_certificate: a PEM file with the client's certificate and key.
+        own_password: the password of the client's key.
     """
 
     urls: tuple[str, ...]
@@ -56,17 +56,17 @@ class RegistrySettings:
             raise ConfigurationError("a schema registry takes a name and password, or a token, not both")
 
     def __repr__(self) -> str:
-        return f"RegistrySettings({', '.join(self.urls)})"  # nothing secret in a log
+        return f"RegistrySettings({', '.join(self.urls)})"  # no secrets in a log
 
 
 @functools.cache
 def registry_of(settings: RegistrySettings) -> SchemaRegistry:
-    """The registry, of which there is one object in a process."""
+    """Return the client of a registry; all users in a process share it."""
     return SchemaRegistry(settings)
 
 
 class SchemaRegistry:
-    """Asks a registry."""
+    """A client of a registry."""
 
     def __init__(self, settings: RegistrySettings) -> None:
         self._settings = settings
@@ -74,11 +74,11 @@ class SchemaRegistry:
         self._ids: dict[tuple[str, str], int] = {}
 
     def schema(self, schema_id: int) -> str:
-        """The schema of a number, as text.
+        """Return the schema with an id, as text.
 
         Raises:
-            FormatError: if the registry has none of this number.
-            OperationError: if the registry does not answer as it should.
+            FormatError: if the registry has no Avro schema with this id, or it refers to other schemas.
+            OperationError: if the registry does not answer properly.
         """
         if schema_id not in self._schemas:
             found = self._ask("GET", f"/schemas/ids/{schema_id}")
@@ -92,10 +92,10 @@ class SchemaRegistry:
         return self._schemas[schema_id]
 
     def register(self, subject: str, schema: str) -> int:
-        """The number of a schema under a subject, where it is put if it is not there yet.
+        """Return the id of a schema under a subject; register the schema if it is not there yet.
 
         Raises:
-            OperationError: if the registry refuses the schema, or does not answer as it should.
+            OperationError: if the registry refuses the schema, or does not answer properly.
         """
         key = subject, schema
         if key not in self._ids:
@@ -107,7 +107,7 @@ class SchemaRegistry:
         return self._ids[key]
 
     def _ask(self, method: str, path: str, body: Any = None) -> Any:
-        """What the registry answers; None for what it does not have."""
+        """Return the registry's answer; None for an object that it does not have."""
         failures = []
         for url in self._settings.urls:
             request = urllib.request.Request(
@@ -148,12 +148,12 @@ class SchemaRegistry:
 
 
 def schema_id_of(message: bytes) -> int:
-    """The number of the schema with which a message was written. Raises FormatError for what has none."""
+    """Return the id of the schema that a message was written with. Raises FormatError for a message without an id."""
     if len(message) < HEADER_BYTES or message[0] != 0:
         raise FormatError("it does not begin with a zero and the number of a schema")
     return int.from_bytes(message[1:HEADER_BYTES], "big")
 
 
 def header_of(schema_id: int) -> bytes:
-    """What stands before records of a schema."""
+    """Return the header before records of a schema."""
     return b"\0" + schema_id.to_bytes(HEADER_BYTES - 1, "big")

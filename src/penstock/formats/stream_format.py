@@ -1,9 +1,9 @@
-"""Formats made of lines: what a format implements and may rely on; and text, where each line is a record.
+"""Line-based formats: the interface that a format implements and its guarantees; and text, where each line is a record.
 
-A reader cuts a file into *blocks*, runs of whole lines, and hands each to a `LineDecoder`. A decoder keeps nothing from
-one block to the next, and what it makes of a line depends on that line alone. A position is therefore simply the offset
-of a block and a number of records after it (G8). Reading again from there, in blocks of any other size, gives the same
-records in the same order.
+A reader cuts a file into *blocks*, runs of whole lines, and passes each to a `LineDecoder`. A decoder keeps nothing
+from one block to the next, and its result for a line depends on that line alone. A position is therefore simply the
+offset of a block and a number of records after it (G8). Reading again from there, in blocks of any other size, gives
+the same records in the same order.
 
 Lines end with a line feed, or a carriage return and a line feed. A lone carriage return does not end a line. A charset
 must therefore write the line feed as the byte 10 and use that byte for nothing else: UTF-8, ASCII, Latin-1, not UTF-16.
@@ -24,7 +24,7 @@ from penstock.codecs.messages import BAD_RECORD, OnError, reason_of
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
-#: What `LineDecoder.decode_line` returns for a line without a record, such as an empty one.
+#: The result of `LineDecoder.decode_line` for a line without a record, such as an empty one.
 NO_RECORD: Any = object()
 
 
@@ -37,9 +37,9 @@ class Malformed(NamedTuple):
 
 
 class DecodedBlock(NamedTuple):
-    """The result of a block: its records, those that could not be read, and how many bytes were used up.
+    """The result of decoding a block: its records, the malformed records, and the number of bytes consumed.
 
-    `kinds` says what each record does to a table, as in `Batch.kinds`.
+    `kinds` holds the effect of each record on a table, as in `Batch.kinds`.
     """
 
     values: list[Any] | ColumnData
@@ -49,12 +49,12 @@ class DecodedBlock(NamedTuple):
 
 
 class LineDecoder(ABC, Generic[T]):
-    """Turns blocks of whole lines into records: all at once, and line by line only when something is wrong."""
+    """Decodes blocks of whole lines to records: all lines at once, and line by line only after an error."""
 
     def decode(self, block: bytes, last: bool) -> DecodedBlock:
-        """Decodes a block. Its last line may lack a line feed only with `last`, which says that the file ends here.
+        """Decode a block. Its last line may lack a line feed only with `last`, which means that the file ends here.
 
-        A format whose records may span lines can use up less than the whole block while `last` is False.
+        A format whose records may span lines can consume less than the whole block while `last` is False.
         """
         try:
             return DecodedBlock(self.decode_lines(block), (), len(block))
@@ -63,11 +63,11 @@ class LineDecoder(ABC, Generic[T]):
 
     @abstractmethod
     def decode_lines(self, block: bytes) -> list[T]:
-        """The records of a block without malformed lines; raises one of `BAD_RECORD` when a line is malformed."""
+        """Return the records of a block without malformed lines; raise one of `BAD_RECORD` if a line is malformed."""
 
     @abstractmethod
     def decode_line(self, line: bytes) -> T:
-        """The record of one line, which comes without its end, or `NO_RECORD`; raises one of `BAD_RECORD`."""
+        """Return the record of one line, given without its end, or `NO_RECORD`. Raises one of `BAD_RECORD`."""
 
     def _decode_each(self, block: bytes) -> DecodedBlock:
         values: list[Any] = []
@@ -87,15 +87,15 @@ class StreamFormat(ABC, Generic[T_co]):
     """Describes files made of lines.
 
     Args:
-        on_error: `"fail"` makes a malformed record fail the job with a `MalformedRecordError`; `"skip"` leaves it out
+        on_error: `"fail"` makes a malformed record fail the job with a `MalformedRecordError`; `"skip"` drops it
             and counts it in the metric `malformed_records`.
-        malformed_output: with `"skip"`, the side output to which `(file, line, reason, text)` goes for each.
+        malformed_output: with `"skip"`, the side output that gets `(file, line, reason, text)` for each.
 
     Raises:
         ConfigurationError: if `on_error` is neither, or a side output is given with `"fail"`.
     """
 
-    #: Lines at the start of each file that hold no records; every reader of a part of the file sees them.
+    #: Number of lines at the start of each file that hold no records; every reader of a part of the file sees them.
     header_lines: int = 0
 
     #: Whether a file may be read from the middle, so that several readers share a large one.
@@ -111,28 +111,28 @@ class StreamFormat(ABC, Generic[T_co]):
 
     @abstractmethod
     def create_decoder(self, header: bytes) -> LineDecoder[T_co]:
-        """A decoder for a file that begins with the lines `header`; raises ValueError when they do not fit."""
+        """Create a decoder for a file that begins with the lines `header`; raises ValueError if they do not fit."""
 
     @staticmethod
     def text_line_format(charset_name: str = "UTF-8") -> StreamFormat[str]:
-        """Each line is a record, a `str` without its end; empty lines are records too.
+        """Return a format with a record for each line: a `str` without the line's end. Empty lines are records as well.
 
         Raises:
-            ConfigurationError: if the charset is unknown or writes line feeds in another way than ASCII.
+            ConfigurationError: if the charset is unknown or writes line feeds differently from ASCII.
         """
         return TextLineFormat(charset_name)
 
 
 class TextLineFormat(StreamFormat[str]):
-    """Each line is a record, a `str` without its end; empty lines are records too.
+    """Reads each line as a record: a `str` without the line's end. Empty lines are records as well.
 
     Args:
-        charset: how the text is encoded; one that extends ASCII.
-        on_error: see `StreamFormat`; a line is malformed when its bytes are not of that charset.
+        charset: the encoding of the text; it must extend ASCII.
+        on_error: see `StreamFormat`; a line is malformed if its bytes are invalid in that charset.
         malformed_output: see `StreamFormat`.
 
     Raises:
-        ConfigurationError: if the charset is unknown or writes line feeds in another way than ASCII.
+        ConfigurationError: if the charset is unknown or writes line feeds differently from ASCII.
     """
 
     def __init__(
@@ -160,7 +160,7 @@ class _TextLineDecoder(LineDecoder[str]):
 
 
 def check_charset(charset: str) -> str:
-    """Returns Python's name of a charset in which lines can be found; raises ConfigurationError for others."""
+    """Return Python's name of a charset whose lines can be found; raise ConfigurationError for others."""
     try:
         name = codecs.lookup(charset).name
     except LookupError:
@@ -173,12 +173,12 @@ def check_charset(charset: str) -> str:
 
 
 def unify_line_ends(block: bytes) -> bytes:
-    """The block with every line ended by a line feed alone."""
+    """Return the block with a line feed alone at the end of every line."""
     return block.replace(b"\r\n", b"\n") if b"\r" in block else block
 
 
 def split_lines(block: bytes) -> list[bytes]:
-    """The lines of a block without their ends."""
+    """Return the lines of a block without their ends."""
     lines = unify_line_ends(block).split(b"\n")
     if not lines[-1]:
         lines.pop()

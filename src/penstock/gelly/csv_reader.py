@@ -1,4 +1,4 @@
-"""Graphs in text files: one line an edge, or a vertex, with fields between delimiters."""
+"""Reads graphs from text files: one edge or vertex per line, with delimiters between fields."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _CHUNK_CHARS = 1 << 20
 
 @dataclass(frozen=True)
 class CsvForm:
-    """How a file is written. `fields`: the positions of those that are taken, None for the first ones."""
+    """The format of a file. `fields`: the positions of the fields to read, None for the first ones."""
 
     field_delimiter: str = ","
     line_delimiter: str = "\n"
@@ -30,10 +30,10 @@ class CsvForm:
 
 
 class GraphCsvReader:
-    """Says how files are written, then what they hold; see `Graph.from_csv_reader`.
+    """Configures the format of the files, then their contents; see `Graph.from_csv_reader`.
 
-    Fields are separated by commas and lines by line ends, unless other delimiters are set. Lines without text are left
-    out. Every file is read by one subtask, and several side by side.
+    Fields are separated by commas and lines by line ends, unless other delimiters are set. Empty lines are skipped.
+    Each file is read by one subtask, and several files in parallel.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class GraphCsvReader:
     # --- what the files hold -----------------------------------------------------------------------------------------
 
     def types(self, vertex_key: FieldType, vertex_value: FieldType, edge_value: FieldType) -> Any:
-        """The graph, with values at vertices and edges.
+        """Return the graph, with values of vertices and edges.
 
         Args:
             vertex_key: the type of ids: a Python type, a type of `Types`, or a function of the text.
@@ -65,27 +65,30 @@ class GraphCsvReader:
             edge_value: the type of the values of edges.
 
         Raises:
-            ValueError: if no vertices are named, nor an initializer.
+            ValueError: if neither vertices nor an initializer were given.
         """
         self._needs_vertices("types")
         return self._graph(vertex_key, vertex_value, edge_value)
 
     def edge_types(self, vertex_key: FieldType, edge_value: FieldType) -> Any:
-        """The graph, with values at edges; the vertices of the edges, with the initializer's values or None."""
+        """Return the graph, with edge values.
+
+        Its vertices come from the edges, with the initializer's values or None.
+        """
         self._needs_no_vertices("edge_types")
         return self._graph(vertex_key, None, edge_value)
 
     def vertex_types(self, vertex_key: FieldType, vertex_value: FieldType) -> Any:
-        """The graph, with values at vertices only.
+        """Return the graph, with values of vertices only.
 
         Raises:
-            ValueError: if no vertices are named, nor an initializer.
+            ValueError: if neither vertices nor an initializer were given.
         """
         self._needs_vertices("vertex_types")
         return self._graph(vertex_key, vertex_value, None)
 
     def key_type(self, vertex_key: FieldType) -> Any:
-        """The graph, without values in the files; vertices have the initializer's values or None."""
+        """Return the graph, without values from the files; vertices have the initializer's values or None."""
         self._needs_no_vertices("key_type")
         return self._graph(vertex_key, None, None)
 
@@ -116,43 +119,43 @@ class GraphCsvReader:
     # --- how the files are written -----------------------------------------------------------------------------------
 
     def field_delimiter_edges(self, delimiter: str) -> Self:
-        """What stands between two fields of an edge."""
+        """Set the delimiter between the fields of an edge."""
         return self._change_edges(field_delimiter=_not_empty(delimiter))
 
     def field_delimiter_vertices(self, delimiter: str) -> Self:
-        """What stands between two fields of a vertex."""
+        """Set the delimiter between the fields of a vertex."""
         return self._change_vertices(field_delimiter=_not_empty(delimiter))
 
     def line_delimiter_edges(self, delimiter: str) -> Self:
-        """What stands between two edges."""
+        """Set the delimiter between edges."""
         return self._change_edges(line_delimiter=_not_empty(delimiter))
 
     def line_delimiter_vertices(self, delimiter: str) -> Self:
-        """What stands between two vertices."""
+        """Set the delimiter between vertices."""
         return self._change_vertices(line_delimiter=_not_empty(delimiter))
 
     def ignore_comments_edges(self, comment_prefix: str) -> Self:
-        """Leave out lines of edges that begin so."""
+        """Skip lines of edges that begin with this prefix."""
         return self._change_edges(comment_prefix=_not_empty(comment_prefix))
 
     def ignore_comments_vertices(self, comment_prefix: str) -> Self:
-        """Leave out lines of vertices that begin so."""
+        """Skip lines of vertices that begin with this prefix."""
         return self._change_vertices(comment_prefix=_not_empty(comment_prefix))
 
     def ignore_first_line_edges(self) -> Self:
-        """Leave out the first line of each file of edges."""
+        """Skip the first line of each file of edges."""
         return self._change_edges(ignores_first_line=True)
 
     def ignore_first_line_vertices(self) -> Self:
-        """Leave out the first line of each file of vertices."""
+        """Skip the first line of each file of vertices."""
         return self._change_vertices(ignores_first_line=True)
 
     def include_fields_edges(self, *fields: Any) -> Self:
-        """Which fields of an edge to take: a flag for each, a text of `1`, `T` and others, or a bit mask."""
+        """Choose the fields of an edge: a flag for each, a text of `1`, `T` and other characters, or a bit mask."""
         return self._change_edges(fields=positions_of(fields))
 
     def include_fields_vertices(self, *fields: Any) -> Self:
-        """Which fields of a vertex to take, as for edges."""
+        """Choose the fields of a vertex to read, as for edges."""
         return self._change_vertices(fields=positions_of(fields))
 
     def _change_edges(self, **changes: Any) -> Self:
@@ -165,7 +168,7 @@ class GraphCsvReader:
 
 
 class _Lines:
-    """The records of a file."""
+    """Parses the records of a file."""
 
     def __init__(self, form: CsvForm, parsers: tuple[Callable[[str], Any], ...], make: Callable[..., Any]) -> None:
         self._form = form
@@ -190,7 +193,7 @@ class _Lines:
 
 
 def lines_of(path: str, delimiter: str) -> Iterator[str]:
-    """The lines of a file of UTF-8."""
+    """Yield the lines of a UTF-8 file."""
     with open_input(path) as file:
         if delimiter == "\n":
             for line in file:
@@ -205,7 +208,7 @@ def lines_of(path: str, delimiter: str) -> Iterator[str]:
 
 
 def positions_of(fields: tuple[Any, ...]) -> tuple[int, ...]:
-    """The positions that `include_fields` names."""
+    """Return the positions that `include_fields` names."""
     if len(fields) == 1 and isinstance(fields[0], str):
         flags = [sign in "1Tt" for sign in fields[0]]
     elif len(fields) == 1 and isinstance(fields[0], int) and not isinstance(fields[0], bool):
@@ -219,7 +222,7 @@ def positions_of(fields: tuple[Any, ...]) -> tuple[int, ...]:
 
 
 def parser_of(kind: FieldType) -> Callable[[str], Any]:
-    """What makes a value of a field's text.
+    """Return the function that parses a field's text.
 
     Raises:
         TypeError: for a type that a field cannot have.

@@ -1,6 +1,8 @@
-"""The functions of neighbourhood methods. A plain callable does as well: of one argument without the vertex, or of two.
+"""User-defined functions for neighbourhood methods.
 
-All are generators, or return a list: each value is a record of the result.
+A plain callable also works: of one argument without the vertex, or of two.
+
+Each is a generator or returns a list; every value becomes a record of the result.
 """
 
 from __future__ import annotations
@@ -16,42 +18,42 @@ from penstock.gelly.base.elements import Edge, Vertex
 
 
 class EdgesFunction(Function, ABC):
-    """Sees the edges of a vertex that has any."""
+    """A function of the edges of each vertex that has edges."""
 
     @abstractmethod
     def iterate_edges(self, edges: Iterable[tuple[Any, Edge]]) -> Iterable[Any]:
-        """Results for one vertex, whose id comes with each of its edges."""
+        """Return the results for one vertex. Each edge comes with the vertex id."""
 
 
 class EdgesFunctionWithVertexValue(Function, ABC):
-    """Sees each vertex with its edges, which may be none."""
+    """A function of each vertex and its edges, if any."""
 
     @abstractmethod
     def iterate_edges(self, vertex: Vertex, edges: Iterable[Edge]) -> Iterable[Any]:
-        """Results for one vertex."""
+        """Return the results for one vertex."""
 
 
 class NeighborsFunction(Function, ABC):
-    """Sees the edges of a vertex that has any, with the vertices at their other ends."""
+    """A function of the edges and neighbours of each vertex that has edges."""
 
     @abstractmethod
     def iterate_neighbors(self, neighbors: Iterable[tuple[Any, Edge, Vertex]]) -> Iterable[Any]:
-        """Results for one vertex, whose id comes with each of its neighbours."""
+        """Return the results for one vertex. Each neighbour comes with the vertex id."""
 
 
 class NeighborsFunctionWithVertexValue(Function, ABC):
-    """Sees each vertex with its edges and the vertices at their other ends, which may be none."""
+    """A function of each vertex with its edges and neighbours, if any."""
 
     @abstractmethod
     def iterate_neighbors(self, vertex: Vertex, neighbors: Iterable[tuple[Edge, Vertex]]) -> Iterable[Any]:
-        """Results for one vertex."""
+        """Return the results for one vertex."""
 
 
 def takes_vertex(function: Any, with_vertex: type, without: type) -> bool:
-    """Whether the function is given the vertex itself.
+    """Return whether the function takes the vertex itself.
 
     Raises:
-        TypeError: if it is neither of these classes, nor a callable of one or two arguments.
+        TypeError: if it is neither of these classes nor a callable of one or two arguments.
     """
     if isinstance(function, with_vertex):
         return True
@@ -68,7 +70,7 @@ def takes_vertex(function: Any, with_vertex: type, without: type) -> bool:
 
 
 def called(function: Any, name: str) -> Callable[..., Iterable[Any]]:
-    """What to call: a method of the function, or the function itself."""
+    """Return the function's method of this name, or the function itself if it has none."""
     method = getattr(function, name, function)
     call: Callable[..., Iterable[Any]] = method
     return call

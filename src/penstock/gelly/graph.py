@@ -1,4 +1,4 @@
-"""`Graph`: vertices and edges as bounded streams, and what can be done with them."""
+"""`Graph`: vertices and edges as bounded streams, with their operations."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ T = TypeVar("T")
 class Graph(GraphIterations, Neighbourhoods, GraphChanges, GraphValues):
     """A directed graph with values at vertices and edges.
 
-    Each method gives a new graph or a stream, and nothing runs before a job reads it; methods that give a number or a
-    bool run a job. An undirected graph has each edge both ways, see `get_undirected`.
+    Each method returns a new graph or a stream, and nothing runs until a job reads it. Methods that return a number or
+    a bool run a job. An undirected graph has each edge in both directions, see `get_undirected`.
     """
 
     @staticmethod
@@ -34,16 +34,16 @@ class Graph(GraphIterations, Neighbourhoods, GraphChanges, GraphValues):
         vertices: Iterable[Any] | None = None,
         vertex_value_initializer: Any = None,
     ) -> Graph:
-        """A graph of values that the program holds.
+        """Create a graph from collections.
 
         Args:
             edges: `Edge`s, or tuples (source, target, value) or (source, target).
             context: the environment.
-            vertices: `Vertex`s, or tuples (id, value); by default those of the edges, with value None.
-            vertex_value_initializer: gives the values of the edges' vertices, of their ids.
+            vertices: `Vertex`s, or tuples (id, value). By default the vertices of the edges, with value None.
+            vertex_value_initializer: computes the values of the edges' vertices from their ids.
 
         Raises:
-            ValueError: for vertices and an initializer, too.
+            ValueError: if both vertices and an initializer are given.
         """
         made = None if vertices is None else context.from_collection([Vertex(*vertex) for vertex in vertices])
         held = context.from_collection([Edge(*edge) for edge in edges])
@@ -53,21 +53,21 @@ class Graph(GraphIterations, Neighbourhoods, GraphChanges, GraphValues):
     def from_data_stream(
         edges: DataStream, vertices: DataStream | None = None, vertex_value_initializer: Any = None
     ) -> Graph:
-        """A graph of streams of `Edge`s and `Vertex`s; see `from_collection`."""
+        """Create a graph from streams of `Edge`s and `Vertex`s; see `from_collection`."""
         return _graph_of(edges, vertices, vertex_value_initializer)
 
     @staticmethod
     def from_tuple_data_stream(
         edges: DataStream, vertices: DataStream | None = None, vertex_value_initializer: Any = None
     ) -> Graph:
-        """A graph of streams of tuples (source, target, value) and (id, value); rows do as well."""
+        """Create a graph from streams of tuples (source, target, value) and (id, value). Rows also work."""
         return _graph_of_tuples(edges, vertices, vertex_value_initializer, _edge)
 
     @staticmethod
     def from_tuple2_data_stream(
         edges: DataStream, vertices: DataStream | None = None, vertex_value_initializer: Any = None
     ) -> Graph:
-        """A graph of streams of tuples (source, target), whose edges have no values, and (id, value)."""
+        """Create a graph from streams of tuples (source, target) and (id, value). Its edges have no values."""
         return _graph_of_tuples(edges, vertices, vertex_value_initializer, _edge_without_value)
 
     @staticmethod
@@ -77,24 +77,24 @@ class Graph(GraphIterations, Neighbourhoods, GraphChanges, GraphValues):
         vertices_path: str | None = None,
         vertex_value_initializer: Any = None,
     ) -> GraphCsvReader:
-        """Reads a graph from text files; say with `types`, `edge_types`, `vertex_types` or `key_type` what they hold.
+        """Return a reader of text files. Set types with `types`, `edge_types`, `vertex_types` or `key_type`.
 
         Args:
             edges_path: a file, or a directory of files.
             context: the environment.
-            vertices_path: the same of vertices; by default they are those of the edges.
-            vertex_value_initializer: gives the values of the edges' vertices, of their ids.
+            vertices_path: the file or directory of the vertices. By default they are the vertices of the edges.
+            vertex_value_initializer: computes the values of the edges' vertices from their ids.
         """
         return GraphCsvReader(edges_path, context, vertices_path, vertex_value_initializer, _graph_of)
 
     # --- algorithms --------------------------------------------------------------------------------------------------
 
     def run(self, algorithm: GraphAlgorithm[T] | GraphAnalytic[T]) -> Any:
-        """What an algorithm gives for this graph: a graph or a stream. Of an analytic: itself, to `execute`."""
+        """Run an algorithm and return its result, a graph or a stream. Return an analytic itself, to `execute`."""
         return result_of(algorithm, self)
 
     def validate(self, validator: GraphValidator) -> bool:
-        """Whether the graph is as a validator wants it; runs a job."""
+        """Return whether the graph passes a validator. Runs a job."""
         return validator.validate(self)
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""Methods of graphs that add or remove vertices and edges, and those of sets of them."""
+"""Graph methods that add or remove vertices and edges, and set operations on graphs."""
 
 from __future__ import annotations
 
@@ -14,39 +14,39 @@ from penstock.gelly.graph_values import edges_between
 
 
 class GraphChanges(GraphBase):
-    """See the module's text."""
+    """See the module docstring."""
 
     # --- adding ------------------------------------------------------------------------------------------------------
 
     def add_vertex(self, vertex: Vertex) -> Self:
-        """With one vertex more; nothing changes if there is one of its id."""
+        """Return this graph with one more vertex. If its id exists, nothing changes."""
         return self.add_vertices([vertex])
 
     def add_vertices(self, vertices_to_add: Iterable[Vertex]) -> Self:
-        """With more vertices; those whose ids there are already are left out."""
+        """Return this graph with more vertices. Vertices with existing ids are left out."""
         added = self._context.from_collection([Vertex(*vertex) for vertex in vertices_to_add])
         vertices = co_grouped(self._vertices, added, (FIRST, FIRST), _first_of_both)
         return self._with(vertices=vertices.name("Add Vertices"))
 
     def add_edge(self, source: Vertex, target: Vertex, edge_value: Any = None) -> Self:
-        """With one edge more, and with its vertices where they are missing."""
+        """Return this graph with one more edge, and with its vertices unless equal ones exist."""
         vertices = self._context.from_collection([Vertex(*source), Vertex(*target)])
         edges = self._context.from_collection([Edge(source[0], target[0], edge_value)])
         return self.union(self._with(vertices, edges))
 
     def add_edges(self, new_edges: Iterable[Edge]) -> Self:
-        """With more edges; those that lead from or to a vertex that there is not are left out."""
+        """Return this graph with more edges. Edges whose source or target is missing are left out."""
         added = edges_between(self._context.from_collection([Edge(*edge) for edge in new_edges]), self._vertices)
         return self._with(edges=self._edges.union(added))
 
     # --- removing ----------------------------------------------------------------------------------------------------
 
     def remove_vertex(self, vertex: Vertex) -> Self:
-        """Without the vertex of this id and its edges."""
+        """Return this graph without the vertex of this id and its edges."""
         return self.remove_vertices([vertex])
 
     def remove_vertices(self, vertices_to_be_removed: Iterable[Vertex] | DataStream) -> Self:
-        """Without the vertices of these ids and their edges; a stream of vertices does as well."""
+        """Return this graph without the vertices of these ids and their edges. A stream of vertices also works."""
         if isinstance(vertices_to_be_removed, DataStream):
             removed = vertices_to_be_removed
         else:
@@ -55,32 +55,32 @@ class GraphChanges(GraphBase):
         return self._with(vertices, edges_between(self._edges, vertices))
 
     def remove_edge(self, edge: Edge) -> Self:
-        """Without all edges from the same source to the same target."""
+        """Return this graph without the edges from the same source to the same target."""
         return self._with(edges=self._edges.filter(_IsOther((edge[0], edge[1]))).name("Remove Edge"))
 
     def remove_edges(self, edges_to_be_removed: Sequence[Edge]) -> Self:
-        """Without all edges that have the source and the target of one of these."""
+        """Return this graph without the edges that have the source and target of one of these."""
         removed = self._context.from_collection([Edge(*edge) for edge in edges_to_be_removed])
         return self._with(edges=without(self._edges, removed, BOTH, BOTH).name("Remove Edges"))
 
     # --- two graphs --------------------------------------------------------------------------------------------------
 
     def union(self, graph: GraphBase) -> Self:
-        """The vertices of both graphs, equal ones once, and all edges of both."""
+        """Return the vertices of both graphs without duplicates, and all edges of both."""
         vertices = distinct(self._vertices.union(graph.get_vertices()), FIRST)
         return self._with(vertices.name("Union Of Vertices"), self._edges.union(graph.get_edges()))
 
     def difference(self, graph: GraphBase) -> Self:
-        """Without the vertices whose ids the other graph has, and without their edges."""
+        """Return this graph without the vertices whose ids the other graph has, and without their edges."""
         return self.remove_vertices(graph.get_vertices())
 
     def intersect(self, graph: GraphBase, distinct_edges: bool) -> Self:
-        """The edges that both graphs have, equal in source, target and value, and their vertices, without values.
+        """Return the edges in both graphs, equal in source, target and value, and their vertices, without values.
 
         Args:
             graph: the other graph.
-            distinct_edges: whether equal edges come once. Otherwise they come in pairs: as often as in the graph that
-                has them less often, and from both of them.
+            distinct_edges: whether equal edges appear once. Otherwise they appear in pairs, one from each graph, as
+                often as in the graph with fewer of them.
         """
         make = _distinct_in_both if distinct_edges else _pairs_in_both
         edges = co_grouped(self._edges, graph.get_edges(), (BOTH, BOTH), make).name("Intersect Edges")
@@ -88,13 +88,13 @@ class GraphChanges(GraphBase):
 
 
 def vertices_of(edges: DataStream, initializer: Callable[[Any], Any] | None = None) -> DataStream:
-    """The vertices that edges have, with the values that the initializer gives for their ids, or None."""
+    """Return the vertices of the edges. The initializer computes their values from their ids (default: None)."""
     ids = distinct(edges.flat_map(_ids_of).name("Vertex Ids"), _itself).name("Distinct Ids")
     return ids.map(VertexOfId(initializer)).name("Vertices Of Edges")
 
 
 class VertexOfId:
-    """Makes vertices of ids."""
+    """Turns ids into vertices."""
 
     def __init__(self, initializer: Any) -> None:
         self._value = None if initializer is None else method(initializer, "map")

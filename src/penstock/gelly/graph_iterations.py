@@ -1,4 +1,4 @@
-"""Methods of graphs that run functions of vertices superstep by superstep."""
+"""Graph methods that run user-defined functions of vertices superstep by superstep."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Function = Any
 
 
 class GraphIterations(GraphBase):
-    """See the module's text. Each gives the graph with the vertices' last values."""
+    """See the module docstring. Each method returns the graph with the final vertex values."""
 
     def run_vertex_centric_iteration(
         self,
@@ -46,12 +46,12 @@ class GraphIterations(GraphBase):
         maximum_number_of_iterations: int,
         parameters: VertexCentricConfiguration | None = None,
     ) -> Self:
-        """Run a `pregel.ComputeFunction`, whose messages go to the next superstep.
+        """Run a `pregel.ComputeFunction`, whose messages arrive in the next superstep.
 
         Args:
             compute_function: the function, or a callable of (function object, vertex, messages).
-            combiner: a `pregel.MessageCombiner`, a callable that makes one message of a list, or None.
-            maximum_number_of_iterations: how many supersteps there are at most.
+            combiner: a `pregel.MessageCombiner`, a callable that combines a list of messages into one, or None.
+            maximum_number_of_iterations: the maximum number of supersteps.
             parameters: further settings.
         """
         compute = _function(compute_function, ComputeFunction, CalledCompute)
@@ -71,7 +71,7 @@ class GraphIterations(GraphBase):
         Args:
             scatter_function: the function, or a callable of (function object, vertex).
             gather_function: the function, or a callable of (function object, vertex, messages).
-            maximum_number_of_iterations: how many supersteps there are at most.
+            maximum_number_of_iterations: the maximum number of supersteps.
             parameters: further settings.
         """
         configuration = _configuration(parameters, spargel.ScatterGatherConfiguration)
@@ -96,9 +96,9 @@ class GraphIterations(GraphBase):
         Args:
             gather_function: the function, or a callable of a `gsa.Neighbor`.
             sum_function: the function, or a callable of two values.
-            apply_function: the function, or a callable of the new and the current value, which returns None for no
+            apply_function: the function, or a callable of the new and the current value that returns None for no
                 change.
-            maximum_number_of_iterations: how many supersteps there are at most.
+            maximum_number_of_iterations: the maximum number of supersteps.
             parameters: further settings.
         """
         configuration = _configuration(parameters, GSAConfiguration)

@@ -1,4 +1,4 @@
-"""Methods of graphs that give vertices, edges or ids other values, or leave some of them out."""
+"""Graph methods that change the values of vertices and edges or their ids, or select a part of the graph."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ Function = Any
 
 
 class GraphValues(GraphBase):
-    """See the module's text."""
+    """See the module docstring."""
 
     # --- one by one --------------------------------------------------------------------------------------------------
 
     def map_vertices(self, mapper: Function, return_type: TypeInformation | None = None) -> Self:
-        """Give each vertex the value that a function of the vertex returns, or a `MapFunction`."""
+        """Set the value of each vertex to the result of a function, or a `MapFunction`, of the vertex."""
         return self._with(vertices=self._vertices.map(WrappedMap(_vertex_by_vertex, mapper)).name("Map Vertices"))
 
     def map_edges(self, mapper: Function, return_type: TypeInformation | None = None) -> Self:
-        """Give each edge the value that a function of the edge returns, or a `MapFunction`."""
+        """Set the value of each edge to the result of a function, or a `MapFunction`, of the edge."""
         return self._with(edges=self._edges.map(WrappedMap(_edge_by_edge, mapper)).name("Map Edges"))
 
     def translate_graph_ids(self, translator: Function) -> Self:
-        """Replace each id by what a function of it returns, in vertices and edges; different ids must stay different.
+        """Replace each id in vertices and edges by a function of it. Different ids must stay different.
 
         The function may be an object with a method `translate`.
         """
@@ -38,22 +38,22 @@ class GraphValues(GraphBase):
         )
 
     def translate_vertex_values(self, translator: Function) -> Self:
-        """Replace the value of each vertex by what a function of it returns."""
+        """Replace the value of each vertex by a function of it."""
         vertices = self._vertices.map(WrappedMap(_vertex_by_value, translator, "translate"))
         return self._with(vertices=vertices.name("Translate Vertex Values"))
 
     def translate_edge_values(self, translator: Function) -> Self:
-        """Replace the value of each edge by what a function of it returns."""
+        """Replace the value of each edge by a function of it."""
         edges = self._edges.map(WrappedMap(_edge_by_value, translator, "translate"))
         return self._with(edges=edges.name("Translate Edge Values"))
 
     # --- with other data ---------------------------------------------------------------------------------------------
 
     def join_with_vertices(self, input_data_stream: DataStream, vertex_join_function: Function) -> Self:
-        """Give vertices with an input record of their id the value `f(value, input)`; the others stay as they are.
+        """Set the value of each vertex that has an input record to `f(value, input)`. Other vertices stay unchanged.
 
         Args:
-            input_data_stream: tuples (id, input); of several records of an id one counts.
+            input_data_stream: tuples (id, input). If an id has several records, one of them counts.
             vertex_join_function: the function, or an object with a method `vertex_join`.
         """
         data = check_stream(input_data_stream, "the input")
@@ -61,15 +61,15 @@ class GraphValues(GraphBase):
         return self._with(vertices=joined.name("Join With Vertices"))
 
     def join_with_edges(self, input_data_stream: DataStream, edge_join_function: Function) -> Self:
-        """The same for edges; the input is tuples (source, target, input), and the method is `edge_join`."""
+        """Join edges, like `join_with_vertices`, with tuples (source, target, input). The method is `edge_join`."""
         return self._join_edges(input_data_stream, edge_join_function, BOTH, BOTH, "Join With Edges")
 
     def join_with_edges_on_source(self, input_data_stream: DataStream, edge_join_function: Function) -> Self:
-        """The same for edges, by their source; the input is tuples (source, input)."""
+        """Join edges by their source, like `join_with_edges`. The input is tuples (source, input)."""
         return self._join_edges(input_data_stream, edge_join_function, FIRST, FIRST, "Join With Edges On Source")
 
     def join_with_edges_on_target(self, input_data_stream: DataStream, edge_join_function: Function) -> Self:
-        """The same for edges, by their target; the input is tuples (target, input)."""
+        """Join edges by their target, like `join_with_edges`. The input is tuples (target, input)."""
         return self._join_edges(input_data_stream, edge_join_function, SECOND, FIRST, "Join With Edges On Target")
 
     def _join_edges(self, data: DataStream, function: Function, key: Any, input_key: Any, name: str) -> Self:
@@ -80,23 +80,23 @@ class GraphValues(GraphBase):
     # --- a part ------------------------------------------------------------------------------------------------------
 
     def subgraph(self, vertex_filter: Function, edge_filter: Function) -> Self:
-        """The vertices and edges for which the filters are true, without edges that have lost a vertex."""
+        """Return the vertices and edges that pass the filters, without edges that have lost a vertex."""
         vertices = self._vertices.filter(vertex_filter).name("Filter On Vertices")
         edges = self._edges.filter(edge_filter).name("Filter On Edges")
         return self._with(vertices, edges_between(edges, vertices))
 
     def filter_on_vertices(self, vertex_filter: Function) -> Self:
-        """The vertices for which a function is true, and the edges between them."""
+        """Return the vertices that pass a filter, and the edges between them."""
         vertices = self._vertices.filter(vertex_filter).name("Filter On Vertices")
         return self._with(vertices, edges_between(self._edges, vertices))
 
     def filter_on_edges(self, edge_filter: Function) -> Self:
-        """All vertices, and the edges for which a function is true."""
+        """Return all vertices, and the edges that pass a filter."""
         return self._with(edges=self._edges.filter(edge_filter).name("Filter On Edges"))
 
 
 def edges_between(edges: DataStream, vertices: DataStream) -> DataStream:
-    """The edges of which both vertices are among these."""
+    """Return the edges that have both their ends among these vertices."""
     with_source = with_key_in(edges, vertices, FIRST, FIRST).name("Edges With Source")
     return with_key_in(with_source, vertices, SECOND, FIRST).name("Edges With Both Ends")
 

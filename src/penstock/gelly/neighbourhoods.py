@@ -1,4 +1,4 @@
-"""Methods of graphs that look at each vertex with its edges or neighbours: reductions and degrees."""
+"""Graph methods on each vertex with its edges or neighbours: reductions and degrees."""
 
 from __future__ import annotations
 
@@ -22,12 +22,15 @@ Function = Any
 
 
 class Neighbourhoods(GraphBase):
-    """See the module's text."""
+    """See the module docstring."""
 
     # --- edges -------------------------------------------------------------------------------------------------------
 
     def group_reduce_on_edges(self, edges_function: Function, direction: EdgeDirection) -> DataStream:
-        """Results of a function of each vertex's edges; see `EdgesFunction` and `EdgesFunctionWithVertexValue`."""
+        """Return the results of a function of each vertex's edges.
+
+        See `EdgesFunction` and `EdgesFunctionWithVertexValue`.
+        """
         edges = self._edges_by_id(direction)
         if takes_vertex(edges_function, EdgesFunctionWithVertexValue, EdgesFunction):
             made = co_grouped(self._vertices, edges, (FIRST, FIRST), _with_vertex, edges_function, "iterate_edges")
@@ -36,7 +39,7 @@ class Neighbourhoods(GraphBase):
         return made.name("Group Reduce On Edges")
 
     def reduce_on_edges(self, reduce_edges_function: Function, direction: EdgeDirection) -> DataStream:
-        """For each vertex with edges (id, what `f(value, value)` makes of their values).
+        """Return (id, value) for each vertex with edges: `f(value, value)` reduces the values of its edges.
 
         The function may be an object with a method `reduce_edges`.
         """
@@ -47,7 +50,7 @@ class Neighbourhoods(GraphBase):
     # --- neighbours --------------------------------------------------------------------------------------------------
 
     def group_reduce_on_neighbors(self, neighbors_function: Function, direction: EdgeDirection) -> DataStream:
-        """Results of a function of each vertex's neighbours.
+        """Return the results of a function of each vertex's neighbours.
 
         See `NeighborsFunction` and `NeighborsFunctionWithVertexValue`.
         """
@@ -62,7 +65,7 @@ class Neighbourhoods(GraphBase):
         return made.name("Group Reduce On Neighbors")
 
     def reduce_on_neighbors(self, reduce_neighbors_function: Function, direction: EdgeDirection) -> DataStream:
-        """For each vertex with neighbours (id, what `f(value, value)` makes of their values).
+        """Return (id, value) for each vertex with neighbours: `f(value, value)` reduces the values of its neighbours.
 
         The function may be an object with a method `reduce_neighbors`.
         """
@@ -73,23 +76,23 @@ class Neighbourhoods(GraphBase):
     # --- degrees -----------------------------------------------------------------------------------------------------
 
     def out_degrees(self) -> DataStream:
-        """For each vertex (id, how many edges leave it)."""
+        """Return (id, number of outgoing edges) for each vertex."""
         return self._degrees(EdgeDirection.OUT).name("Out-degrees")
 
     def in_degrees(self) -> DataStream:
-        """For each vertex (id, how many edges lead to it)."""
+        """Return (id, number of incoming edges) for each vertex."""
         return self._degrees(EdgeDirection.IN).name("In-degrees")
 
     def get_degrees(self) -> DataStream:
-        """For each vertex (id, how many edges leave it or lead to it)."""
+        """Return (id, number of outgoing and incoming edges) for each vertex."""
         return self._degrees(EdgeDirection.ALL).name("Degrees")
 
     def get_undirected(self) -> Self:
-        """Each edge also the other way round, with the same value."""
+        """Return this graph with each edge also in the other direction, with the same value."""
         return self._with(edges=self._edges.flat_map(_both_ways).name("To Undirected Graph"))
 
     def reverse(self) -> Self:
-        """Each edge the other way round."""
+        """Return this graph with each edge reversed."""
         return self._with(edges=self._edges.map(_reversed).name("Reverse Edges"))
 
     def _degrees(self, direction: EdgeDirection) -> DataStream:
@@ -97,11 +100,11 @@ class Neighbourhoods(GraphBase):
         return co_grouped(self._vertices, ids, (FIRST, _itself), _counted)
 
     def _edges_by_id(self, direction: EdgeDirection) -> DataStream:
-        """(id of the vertex that an edge counts for, edge)."""
+        """Return (id of the vertex that an edge counts for, edge)."""
         return self._edges.flat_map(_BY_ID[_check(direction)]).name("Edges By Vertex")
 
     def _neighbours(self, direction: EdgeDirection) -> DataStream:
-        """(id of a vertex, edge, the vertex at the edge's other end)."""
+        """Return (id of a vertex, edge, the vertex at the edge's other end)."""
         if _check(direction) is EdgeDirection.ALL:
             by_other = self._edges.flat_map(_by_both_others)
         else:

@@ -1,4 +1,4 @@
-"""Checks of graphs, see `Graph.validate`."""
+"""Graph validators; see `Graph.validate`."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from penstock.gelly.base.streams import FIRST, without
 
 
 class InvalidVertexIdsValidator(GraphValidator):
-    """Whether both ends of every edge are vertices of the graph."""
+    """Checks that both ends of every edge are vertices of the graph."""
 
     def validate(self, graph: GraphBase) -> bool:
-        """True if they are; runs a job."""
+        """Return whether the graph is valid. Runs a job."""
         ids = graph.get_edges().flat_map(_ids_of).name("Edge Ids")
         missing = without(ids, graph.get_vertices(), _itself, FIRST).name("Missing Vertices")
         return not missing.execute_and_collect("Validate vertex ids", 1)

@@ -1,4 +1,4 @@
-"""What user functions measure: `RuntimeContext.get_metrics_group()` hands out a `MetricGroup`."""
+"""Metrics of user-defined functions: `RuntimeContext.get_metrics_group()` returns a `MetricGroup`."""
 
 from penstock.metrics.metricbase import Counter, Distribution, Gauge, Meter, Metric, MetricGroup
 

@@ -1,4 +1,4 @@
-"""The metrics of user functions, under PyFlink's module name; see `penstock.base.metrics`."""
+"""The metrics of user-defined functions, under PyFlink's module name; see `penstock.base.metrics`."""
 
 from penstock.base.metrics import Counter, Distribution, Gauge, Meter, Metric, MetricGroup
 

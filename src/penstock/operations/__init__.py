@@ -1,1 +1,1 @@
-"""Those who look at running jobs and steer them: the layer above the drivers and below the API."""
+"""Observes and controls running jobs: the layer above the drivers and below the API."""

@@ -1,7 +1,7 @@
-"""The jobs of this process, running and ended, for those who look at them.
+"""The running and ended jobs of this process, for observers.
 
-Whoever looks gets the last view that is known. A view is asked for at most twice a second a job, however many look, so
-that no number of pages and scrapes slows a job down.
+An observer gets the latest known view. A job is asked for a view at most twice a second, however many observers there
+are, so that pages and scrapes cannot slow it down.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ from penstock.core.job.view import JobView
 from penstock.drivers.job_handle import JobHandle
 from penstock.operations.events.delivering import JobEvents
 
-#: How old (s) a view may be.
+#: Maximum age (s) of a view.
 VIEW_SECONDS: Final = 0.5
-#: How long (s) one who looks waits for the first view of a job.
+#: How long (s) an observer waits for the first view of a job.
 PATIENCE_SECONDS: Final = 5.0
-#: How old (s) the known view must be for one who looks to wait for a newer one, and for how long (s).
+#: The age (s) of the known view from which an observer waits for a newer one, and how long (s) it waits.
 OLD_SECONDS: Final = 1.0
 PATIENCE_WITH_OLD_SECONDS: Final = 0.25
-#: How many jobs that have ended are remembered, unless a session says otherwise.
+#: How many ended jobs are kept, unless a session sets another limit.
 ENDED_MAX: Final = 50
 
 
 class DispatchedJob:
-    """A job that the dispatcher knows.
+    """A job known to the dispatcher.
 
     Attributes:
-        handle: steers it.
-        graph: what it runs.
+        handle: controls the job.
+        graph: its job graph.
         configuration: its options; they may hold secrets.
-        began_ms: when the dispatcher heard of it (ms since the epoch).
+        began_ms: when the dispatcher learned of it (ms since the epoch).
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class DispatchedJob:
         remember(configuration.to_dict())
         self.began_ms = int(time.time() * 1000)
         self._now = now
-        #: what happens to it, for those who subscribe
+        #: its events, for subscribers
         self.events = JobEvents(handle, graph.name, self.view)
         self._lock = threading.Lock()
         self._view: JobView | None = None
@@ -63,7 +63,7 @@ class DispatchedJob:
 
     @property
     def job_id(self) -> str:
-        """32 hexadecimal digits."""
+        """The job id, as 32 hexadecimal digits."""
         return str(self.handle.get_job_id())
 
     @property
@@ -73,13 +73,13 @@ class DispatchedJob:
 
     @property
     def has_ended(self) -> bool:
-        """Whether nothing of it is left."""
+        """Whether the job has ended completely."""
         return self.handle.get_job_execution_result().done()
 
     def view(self) -> JobView | None:
-        """The job as of at most half a second ago, or a second where many look; older only when it answers late.
+        """Return a view of the job; None before its first answer.
 
-        None before it has answered at all.
+        It is at most half a second old, or a second with many observers; older only if the job answers late.
         """
         with self._lock:
             self._take()
@@ -96,7 +96,7 @@ class DispatchedJob:
         return self._view
 
     def _take(self) -> None:
-        """Keep the view that was asked for, if it is there."""
+        """Store the requested view if it has arrived."""
         if self._asked is not None and self._asked.done():
             asked, self._asked = self._asked, None
             if not asked.cancelled() and asked.exception() is None:
@@ -106,10 +106,10 @@ class DispatchedJob:
 
 
 class Dispatcher:
-    """Knows the jobs of one process, or of a session, by their ids. Any thread may ask.
+    """The jobs of one process or session, by id. Thread-safe.
 
     Args:
-        ended_max: how many jobs that have ended are remembered.
+        ended_max: how many ended jobs are kept.
         ended_seconds: for how long; None for as long as there is room.
         now: the clock.
     """
@@ -128,19 +128,19 @@ class Dispatcher:
         self._now = now
 
     def add(self, job: DispatchedJob) -> None:
-        """Take a job in; the oldest that have ended are forgotten when there are too many."""
+        """Add a job. If there are too many ended jobs, the oldest are dropped."""
         with self._lock:
             self._jobs[job.job_id] = job
             self._forget()
 
     def jobs(self) -> list[DispatchedJob]:
-        """All jobs, in the order in which they came."""
+        """Return all jobs, in the order of their arrival."""
         with self._lock:
             self._forget()
             return list(self._jobs.values())
 
     def job(self, job_id: str) -> DispatchedJob | None:
-        """One of them."""
+        """Return the job with this id."""
         with self._lock:
             self._forget()
             return self._jobs.get(job_id)

@@ -1,7 +1,7 @@
-"""Looks into the processes of jobs: stacks, flame graphs, logs, output. Any thread may ask; it waits for the answer.
+"""Inspects the processes of jobs: stacks, flame graphs, logs, output. Thread-safe; calls wait for the answer.
 
-A worker of None is this process, the driver. Nothing here costs a job anything but the moment in which its process is
-looked at, and a flame graph is kept for a while, however many look.
+A worker of None is this process, the driver. The only cost to a job is the moment when its process is inspected. A
+flame graph is kept for a while, however many observers there are.
 """
 
 from __future__ import annotations
@@ -38,31 +38,31 @@ KINDS: Final = ("full", "on_cpu", "off_cpu")
 #: Flink's `rest.flamegraph.num-samples`, and `delay-between-samples` in ms.
 SAMPLES: Final = 100
 INTERVAL_MS: Final = 20
-#: How long (s) a graph is shown before it is sampled anew (Flink's `rest.flamegraph.refresh-interval`).
+#: How long (s) a graph is shown before it is sampled again (Flink's `rest.flamegraph.refresh-interval`).
 REFRESH_SECONDS: Final = 60.0
 #: How long (s) until workers that could not be sampled are asked again.
 AGAIN_SECONDS: Final = 5.0
 #: How many workers are sampled for one graph, and how many graphs are kept.
 WORKERS_MAX: Final = 64
 GRAPHS_MAX: Final = 100
-#: How long (s) an answer may take, beyond what sampling takes.
+#: How long (s) an answer may take, in addition to sampling.
 PATIENCE_SECONDS: Final = 12.0
 
 
 class NotThereError(OperationError):
-    """There is no such worker, file or vertex."""
+    """The worker, file or vertex does not exist."""
 
 
 @dataclass
 class FlameNode:
-    """A function, with how often it was seen, and those that it was seen to call."""
+    """A function, its number of samples, and the functions that it called in them."""
 
     name: str
     value: int = 0
     children: dict[str, FlameNode] = field(default_factory=dict)
 
     def add(self, functions: Iterable[str], count: int) -> None:
-        """Take in a stack, outermost first."""
+        """Add a stack, outermost function first."""
         node = self
         node.value += count
         for name in functions:
@@ -70,14 +70,14 @@ class FlameNode:
             node.value += count
 
     def to_dict(self) -> dict[str, Any]:
-        """In Flink's shape: `name`, `value`, `children`, those that were seen most first."""
+        """Return Flink's shape: `name`, `value`, `children`, most frequent first."""
         children = sorted(self.children.values(), key=lambda child: (-child.value, child.name))
         return {"name": self.name, "value": self.value, "children": [child.to_dict() for child in children]}
 
 
 @dataclass(frozen=True)
 class FlameGraph:
-    """What the tasks of a vertex were at.
+    """The activity of a vertex's tasks.
 
     Attributes:
         end_ms: when the last sample was taken (ms since the epoch).
@@ -90,7 +90,7 @@ class FlameGraph:
 
 @dataclass
 class _Sampled:
-    """The samples of one vertex: the last ones, and whether others are on their way."""
+    """The latest samples of one vertex, and whether new ones are being fetched."""
 
     stacks: tuple[StackSample, ...] = ()
     end_ms: int = 0
@@ -100,44 +100,47 @@ class _Sampled:
 
 
 class WorkerInsight:
-    """See the module. Without an answer methods raise `OperationError`: `NotThereError` for what is not there."""
+    """See the module docstring.
+
+    Without an answer, methods raise `OperationError`: `NotThereError` for an unknown worker, file or vertex.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._sampled: dict[tuple[str, str], _Sampled] = {}
 
     def thread_dump(self, job: DispatchedJob, worker_id: str | None) -> list[tuple[str, str]]:
-        """The threads of a process: name, and where it is."""
+        """Return the name and stack of each thread of a process."""
         return list(_ask(job, worker_id, AskThreads(), Threads).stacks)
 
     def logs(self, job: DispatchedJob, worker_id: str | None) -> list[tuple[str, int, int]]:
-        """The files of its log, the newest first: name, size in bytes, and when it was written (ms since the epoch)."""
+        """Return the log files, newest first: name, size in bytes, and modification time (ms since the epoch)."""
         files = _ask(job, worker_id, AskLogs(), LogFiles).files
         return [(file.name, file.size, file.modified_ms) for file in files]
 
     def log(self, job: DispatchedJob, worker_id: str | None, name: str = "") -> bytes:
-        """The end of one of them, the last 2 MB at most; of the newest without a name."""
+        """Return the end of a log file, at most the last 2 MB; without a name, of the newest file."""
         return _text(_ask(job, worker_id, AskLog(name), FileText))
 
     def stdout(self, job: DispatchedJob, worker_id: str | None) -> bytes:
-        """What functions, or of the driver its program, have printed there, the last 2 MB at most."""
+        """Return the output of functions, or of the driver's program, at most the last 2 MB."""
         return _text(_ask(job, worker_id, AskOutput(), FileText))
 
     def flame_graph(
         self, job: DispatchedJob, vertex_id: str, kind: str = "full", subtask: int | None = None
     ) -> FlameGraph | None:
-        """What the tasks of a vertex are at; None while they are sampled for the first time, which takes 2 s.
+        """Return the activity of a vertex's tasks; None during the first sampling, which takes 2 s.
 
-        A job in steps has no workers that could be sampled: its graph has no samples.
+        A job that runs in steps has no workers to sample: its graph has no samples.
 
         Args:
             job: the job.
-            vertex_id: the vertex, by its id of 32 hexadecimal digits.
-            kind: `full` for all samples, `on_cpu` for those that compute, `off_cpu` for those that wait.
-            subtask: the one subtask that is shown; None for all.
+            vertex_id: the vertex id, as 32 hexadecimal digits.
+            kind: `full` for all samples, `on_cpu` for computing threads, `off_cpu` for waiting threads.
+            subtask: the subtask to show; None for all.
 
         Raises:
-            ValueError: for another kind.
+            ValueError: if the kind is unknown.
         """
         if kind not in KINDS:
             raise WrongValueError(f"a flame graph is one of {', '.join(KINDS)}, not {shorten(kind)!r}")
@@ -161,11 +164,11 @@ class WorkerInsight:
         return FlameGraph(sampled.end_ms, root)
 
     def _samples(self, job: DispatchedJob, vertex: VertexView) -> _Sampled:
-        """What is known; others are fetched in a thread when these are old."""
+        """Return the known samples. If they are old, a thread fetches new ones."""
         key = job.job_id, vertex.vertex_id
         with self._lock:
             sampled = self._sampled.pop(key, None) or _Sampled()
-            self._sampled[key] = sampled  # the last that was asked for comes last
+            self._sampled[key] = sampled  # the most recently requested comes last
             for old in list(self._sampled)[: max(0, len(self._sampled) - GRAPHS_MAX)]:
                 del self._sampled[old]
             is_new = sampled.end_ms == 0 and sampled.error is None

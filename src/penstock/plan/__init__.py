@@ -1,1 +1,1 @@
-"""From a program to a job graph: ids, chaining, parallelism."""
+"""Translation of a program to a job graph: ids, chaining, parallelism."""

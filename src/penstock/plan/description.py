@@ -1,4 +1,4 @@
-"""A program as it would run, for people: as text, Mermaid, SVG and HTML; and as JSON in the shape of Flink's plans."""
+"""The execution plan of a program for display: text, Mermaid, SVG, HTML, and JSON in the shape of Flink's plans."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from penstock.core.graph.job_graph import JobGraph, JobVertex, OperatorInfo
 from penstock.plan.stream_graph import StreamGraph, StreamNode
 from penstock.plan.transformation import Transformation
 
-#: how much of an operator's description is in a picture
+#: the number of characters of an operator's description in a picture
 _DESCRIPTION_LETTERS: Final = 80
 _WIDTH_OF_LETTER, _LINE, _GAP_X, _GAP_Y, _MARGIN = 7, 18, 40, 90, 12
 
 
 class Plan:
-    """The job graph of a program: vertices (operators chained into one task), and how records travel between them.
+    """The job graph of a program: vertices (operators chained into one task), and the edges between them.
 
-    `str(plan)` is text; in a notebook it shows itself as a picture.
+    `str(plan)` is text; a notebook displays the plan as a picture.
     """
 
     def __init__(self, stream_graph: StreamGraph, job_graph: JobGraph) -> None:
@@ -37,7 +37,7 @@ class Plan:
     # --- text --------------------------------------------------------------------------------------------------------
 
     def to_text(self) -> str:
-        """One paragraph per vertex: its number, operators and parallelism, and where its records come from."""
+        """Return one paragraph per vertex: its number, operators and parallelism, and the inputs of its records."""
         job = self._job_graph
         lines = [f"{job.name}: {len(job.vertices)} vertices, {job.slots_required} slots"]
         for vertex in job.vertices:
@@ -65,7 +65,7 @@ class Plan:
     # --- pictures ----------------------------------------------------------------------------------------------------
 
     def to_mermaid(self) -> str:
-        """A Mermaid flowchart: a box per vertex with its operators, an arrow per edge with its partitioning."""
+        """Return a Mermaid flowchart: a box per vertex with its operators, an arrow per edge with its partitioning."""
         lines = ["flowchart LR"]
         for vertex in self._job_graph.vertices:
             text = "<br/>".join(_escaped(line) for line in _lines_of(vertex))
@@ -75,7 +75,7 @@ class Plan:
         return "\n".join(lines) + "\n"
 
     def to_svg(self) -> str:
-        """The same as an SVG drawing, sources on top."""
+        """Return the flowchart as an SVG drawing, sources on top."""
         boxes = _placed(self._job_graph)
         width = max(box.x + box.width for box in boxes) + _MARGIN
         height = max(box.y + box.height for box in boxes) + _MARGIN
@@ -104,9 +104,9 @@ class Plan:
     # --- Flink's JSON ------------------------------------------------------------------------------------------------
 
     def to_json(self, more: Callable[[Transformation], Mapping[str, Any]] = lambda _: {}) -> str:
-        """`{"nodes": [...]}` with an entry per operator: id, type, pact, contents, parallelism and predecessors.
+        """Return `{"nodes": [...]}` with an entry per operator: id, type, pact, contents, parallelism and predecessors.
 
-        `more`: what else is said of an operator.
+        `more`: returns further fields for an operator.
         """
         ids = {node.operator_id: number for number, node in enumerate(self._stream_graph.nodes, start=1)}
         nodes = [{**_json_node(node, ids), **more(node.transformation)} for node in self._stream_graph.nodes]
@@ -133,7 +133,7 @@ def _json_node(node: StreamNode, ids: dict[str, int]) -> dict[str, Any]:
             {
                 "id": ids[edge.source.operator_id],
                 "ship_strategy": edge.partitioner.name,
-                # As in Flink's plans, a single input is called the second one.
+                # As in Flink's plans, a single input is called the second.
                 "side": "first" if has_two_inputs and edge.input_index == 0 else "second",
             }
             for edge in node.in_edges
@@ -164,7 +164,7 @@ class _Box:
 
 
 def _placed(job_graph: JobGraph) -> list[_Box]:
-    """A box for each vertex; a row holds the vertices that are equally far from a source, by the longest way."""
+    """Return a box for each vertex; a row holds the vertices with the same longest distance from a source."""
     depths: list[int] = []
     for vertex in job_graph.vertices:
         depths.append(max((depths[edge.source] + 1 for edge in job_graph.inputs_of(vertex.index)), default=0))

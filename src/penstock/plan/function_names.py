@@ -1,4 +1,4 @@
-"""What an operator was made of, by name, so that people and a restore can tell one `Keyed Process` from another."""
+"""Names of an operator's user functions, so that people and restores can tell `Keyed Process` operators apart."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from penstock.plan.nodes import Node, OperatorNode
 
 
 def function_name(node: Node) -> str:
-    """The functions, sources and sinks that a node hands to its operator: their classes, or their own names.
+    """Return the names of the functions, sources and sinks that a node passes to its operator, or of their classes.
 
-    Lambdas have no name, and settings say nothing. Both are left out, so the answer may be "".
+    Lambdas have no name, and settings do not count. Both are left out, so the result may be "".
     """
     names = []
     waiting: list[Any] = [node]

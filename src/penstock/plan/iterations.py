@@ -1,10 +1,10 @@
-"""A loop of a program taken apart: what is computed once before it, and the step, each a program of its own.
+"""Splits a loop of a program into two programs: a prologue, computed once, and the step.
 
-The step is what lies between the heads of the loop, which stand for the data at the start of a superstep, and what was
-given to `close_with`. Streams from elsewhere that the step reads do not change from superstep to superstep. They are
-computed once, together with the data that the loop begins with, and written to files: that is the *prologue*. The
-*step* is a copy of the transformations of the loop. In place of heads and of streams from elsewhere it reads these
-files, and it writes its own result to files. All that is written has a *role*, by which drivers find it.
+The step lies between the heads of the loop, which stand for the data at the start of a superstep, and the streams
+passed to `close_with`. Streams from outside that the step reads do not change between supersteps. The *prologue*
+computes them once, together with the initial data of the loop, and writes them to files. The *step* is a copy of the
+loop's transformations. It reads these files in place of the heads and the outside streams, and writes its own result to
+files. Drivers find all written data by its *role*.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from penstock.core.task.channels.partitioners import HashPartitioner
 from penstock.plan.stream_graph import operator_id_of_uid
 from penstock.plan.transformation import Transformation, Upstream, upstream_first
 
-#: Roles of what is written: of a bulk iteration, of a delta iteration, and the condition on which one goes on.
+#: Roles of written data: of a bulk iteration, of a delta iteration, and of the termination criterion.
 PARTIAL_SOLUTION: Final = "partial solution"
 SOLUTION_SET: Final = "solution set"
 WORKSET: Final = "workset"
@@ -35,7 +35,7 @@ TERMINATION: Final = "termination criterion"
 
 
 class IterationHead(Transformation):
-    """Stands for the data at the start of a superstep; no job has one."""
+    """Stands for the data at the start of a superstep; it never becomes part of a job."""
 
     def __init__(self, kind: str) -> None:
         super().__init__(kind, PassOnOperator)
@@ -43,7 +43,10 @@ class IterationHead(Transformation):
 
 @dataclass(frozen=True)
 class LoopPrograms:
-    """What drivers run. `begins`: the roles that the prologue writes and supersteps replace; `kept`: the others."""
+    """The programs that drivers run.
+
+    `begins`: the roles that the prologue writes and supersteps replace; `kept`: the others.
+    """
 
     prologue: list[Transformation]
     step: list[Transformation]
@@ -52,13 +55,13 @@ class LoopPrograms:
 
 
 class LoopPlan:
-    """A loop as the program has it.
+    """A loop as the program defines it.
 
     Args:
-        initial: role -> the streams that the loop begins with.
-        heads: role -> what stands for them in the step.
+        initial: role -> the streams with the initial data.
+        heads: role -> the head that stands for the data in the step.
         results: role -> the step's result.
-        key_selector: the key of the solution set, if there is one: then the result of that role is its delta.
+        key_selector: the key of the solution set, if there is one; the result of that role is then its delta.
     """
 
     def __init__(
@@ -78,7 +81,7 @@ class LoopPlan:
 
     @property
     def transformations(self) -> list[Transformation]:
-        """All parts of the program that the loop needs."""
+        """All transformations of the program that the loop needs."""
         beginning = (u.transformation for upstreams in self._initial.values() for u in upstreams)
         return upstream_first([*beginning, *self._all])
 
@@ -98,7 +101,7 @@ class LoopPlan:
                 )
 
     def programs(self, directory: str) -> LoopPrograms:
-        """The two programs; `directory` is where they write, each role in a directory of its own."""
+        """Return the two programs; they write below `directory`, each role in its own directory."""
         invariants: dict[tuple[Transformation, str | None], str] = {}
         copies: dict[Transformation, Transformation] = {}
         for role, head in self._heads.items():
@@ -146,17 +149,17 @@ class LoopPlan:
 
 
 def operator_id_of_role(role: str) -> str:
-    """The operator id of the source that reads what is written under this role."""
+    """Return the operator id of the source that reads the data of a role."""
     return operator_id_of_uid(f"penstock iteration: {role}")
 
 
 def directory_of_role(directory: str, role: str) -> str:
-    """Where everything of this role is written."""
+    """Return the directory for the data of a role."""
     return f"{directory}/{role.partition(':')[0].replace(' ', '-')}"
 
 
 def check_bounded(upstreams: Iterable[Upstream], what: str) -> None:
-    """Raise `ConfigurationError` when the streams come from a source that never ends; `what` is for bounded data."""
+    """Raise `ConfigurationError` if a source of the streams is unbounded; `what` names the operation for the error."""
     for transformation in upstream_first(upstream.transformation for upstream in upstreams):
         source = transformation.source
         if source is not None and source.boundedness is not Boundedness.BOUNDED:
@@ -167,7 +170,7 @@ def check_bounded(upstreams: Iterable[Upstream], what: str) -> None:
 
 
 def check_outside_of_loops(program: Iterable[Transformation]) -> None:
-    """Raise `ConfigurationError` when a program, other than a step, reads the data of a superstep."""
+    """Raise `ConfigurationError` if a program other than a step reads the data of a superstep."""
     for transformation in program:
         for upstream in transformation.inputs:
             if isinstance(upstream.transformation, IterationHead):
@@ -179,12 +182,15 @@ def check_outside_of_loops(program: Iterable[Transformation]) -> None:
 
 
 def _parallelism_of(transformation: Transformation) -> int | None:
-    """Ensures that nothing is dealt out on the way into files, and that `forward()` out of them means what it meant."""
+    """Return the parallelism for writing and reading a transformation's output as files.
+
+    With it, writing needs no redistribution, and `forward()` from the files keeps its meaning.
+    """
     return transformation.parallelism or (1 if transformation.parallelism_limit == 1 else None)
 
 
 def _reader(role: str, of: Transformation, parallelism: int | None) -> Transformation:
-    source = CachedSource("")  # a different one in each superstep, of the same reader
+    source = CachedSource("")  # a placeholder: each superstep has its own source with the same reader
     return Transformation(
         of.kind,
         partial(SourceOperator, source, WatermarkStrategy.no_watermarks()),

@@ -1,4 +1,4 @@
-"""From the stream graph to the job graph: operators chained into vertices, the rest of the edges between them (E4)."""
+"""Translates the stream graph to the job graph: operators chained into vertices, and the remaining edges (E4)."""
 
 from __future__ import annotations
 
@@ -32,23 +32,23 @@ from penstock.plan.stream_graph import StreamEdge, StreamGraph, StreamNode, buil
 from penstock.plan.transformation import Chaining, Transformation
 from penstock.state.migrations import registered
 
-#: how much of what an operator does is told to checkpoints
+#: the number of characters of an operator's description in checkpoints
 _DESCRIPTION_CHARS_MAX: Final = 1_000
 
 
 def build_job_graph(transformations: Iterable[Transformation], configuration: Configuration, job_name: str) -> JobGraph:
-    """The job graph of a program. Functions are serialised here, so failures to do so show before anything runs."""
+    """Build the job graph of a program. It serializes functions, so serialization errors occur before anything runs."""
     return _build(stream_graph_of(transformations, configuration), configuration, job_name)
 
 
 def build_plan(transformations: Iterable[Transformation], configuration: Configuration, job_name: str) -> Plan:
-    """The stream graph and the job graph of a program, for people to look at."""
+    """Build the stream graph and the job graph of a program, for display."""
     graph = stream_graph_of(transformations, configuration)
     return Plan(graph, _build(graph, configuration, job_name))
 
 
 def stream_graph_of(transformations: Iterable[Transformation], configuration: Configuration) -> StreamGraph:
-    """The stream graph of a program under these settings."""
+    """Build the stream graph of a program with these settings."""
     return build_stream_graph(transformations, configuration.read(PARALLELISM), configuration.read(MAX_PARALLELISM))
 
 
@@ -67,7 +67,7 @@ def _build(graph: StreamGraph, configuration: Configuration, job_name: str) -> J
 
 
 def _mode(graph: StreamGraph, configuration: Configuration) -> str:
-    """The tempo in which the job runs: as set; in automatic mode as a batch when all sources are bounded."""
+    """Return the job's execution mode: as configured; in automatic mode, BATCH if all sources are bounded."""
     mode, savepoint_path = configuration.read(RUNTIME_MODE), configuration.read(BATCH_SAVEPOINT_PATH)
     unbounded = [
         node.name
@@ -219,7 +219,7 @@ class _JobGraphBuilder:
         )
 
     def _buffer_timeout_ms(self, chain: _Chain, out_edges: tuple[OutEdge, ...]) -> int | None:
-        """A task sends the buffers of all its edges together, so the shortest time that any of them asks for counts."""
+        """Return the shortest buffer timeout of a task's edges, because a task flushes all its buffers together."""
         job_wide = self._buffer_timeout_default_ms
         wanted = [chain.nodes[edge.operator].transformation.buffer_timeout_ms for edge in out_edges]
         if all(ms is None for ms in wanted):

@@ -1,8 +1,7 @@
-"""What an operator is to do, without saying which operator does it.
+"""Descriptions of an operator's task that do not select the operator.
 
-The API adds nodes, and the plan chooses operators for them when it makes the job graph. So a program of the DataStream
-API and a query over tables get the same operators. Where there is nothing to choose, a node is just what makes the
-operator.
+The API adds nodes, and the plan chooses their operators when it builds the job graph, so DataStream programs and table
+queries get the same operators. If there is no choice, a node is simply the operator's factory.
 """
 
 from __future__ import annotations
@@ -29,31 +28,34 @@ Factory: TypeAlias = Callable[[], StreamOperator]
 
 
 class OperatorNode(ABC):
-    """A node for which there is a choice."""
+    """A node with a choice of operators."""
 
     @abstractmethod
     def factory(self) -> Factory:
-        """What makes the chosen operator; it can be pickled when all that the node holds can."""
+        """Return the factory of the chosen operator; it can be pickled if the node's values can."""
 
     @abstractmethod
     def parts(self) -> tuple[Any, ...]:
-        """What tells the node from others of its kind: functions and the like, whatever operator is chosen."""
+        """Return the values that distinguish the node from others of its kind, whatever operator is chosen.
+
+        These are functions and the like.
+        """
 
 
 Node: TypeAlias = OperatorNode | Factory
 
 
 def factory_of(node: Node) -> Factory:
-    """What makes the operator of a node."""
+    """Return the operator factory of a node."""
     return node.factory() if isinstance(node, OperatorNode) else node
 
 
 @dataclass(frozen=True)
 class DeclaredNode(OperatorNode):
-    """A node whose output type the program declares, or the types of side outputs, by tag.
+    """A node whose output type, or types of side outputs by tag, the program declares.
 
-    Where a type declares rows, the tuples, lists and dicts that the operator emits become rows, and rows get the order
-    of the type. Where it declares a FLOAT, the number is rounded to single precision.
+    If a type declares rows, the tuples, lists and dicts that the operator emits become rows, and rows get the field
+    order of the type. Numbers that it declares as FLOAT are rounded to single precision.
     """
 
     node: Node
@@ -61,7 +63,7 @@ class DeclaredNode(OperatorNode):
     side_types: tuple[tuple[str, TypeInformation], ...] = ()
 
     def factory(self) -> Factory:
-        """The operator, with what makes its records what the type says."""
+        """Return a factory of the operator that converts its records to the declared types."""
         factory, declared_type = factory_of(self.node), self.output_type
         if isinstance(declared_type, RowTypeInfo):
             factory = partial(emitting_rows, factory, declared_type)
@@ -74,19 +76,19 @@ class DeclaredNode(OperatorNode):
         return factory
 
     def parts(self) -> tuple[Any, ...]:
-        """The node's parts, and a type that is a ROW or holds a FLOAT: checkpoints name only these types."""
+        """Return the node's parts, and its type if that is a ROW or has a FLOAT: checkpoints name only these types."""
         if isinstance(self.output_type, RowTypeInfo) or rounding(self.output_type) is not None:
             return self.node, self.output_type
         return (self.node,)
 
 
 def declared(node: Node, output_type: TypeInformation | None) -> Node:
-    """The node, whose operator emits what the type declares, where that is anything that it may not emit by itself."""
+    """Return a node whose operator emits the declared type; the same node if the type needs no conversion."""
     return node if fitting(output_type) is None else DeclaredNode(node, output_type)
 
 
 def with_declared_side(node: Node, tag_id: str, type_info: TypeInformation | None) -> Node:
-    """The node, whose operator makes the records of that side output follow the type, as `declared` does.
+    """Return a node whose operator converts the records of that side output to the type, as `declared` does.
 
     Raises:
         MisuseError: if another type is declared for the same side output.

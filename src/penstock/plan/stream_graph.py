@@ -1,8 +1,8 @@
-"""From transformations to the stream graph: every operator with its id and parallelism, every edge's partitioner.
+"""Builds the stream graph from transformations: operators with ids and parallelism, edges with partitioners.
 
-Operator ids (H3). An operator with a `uid` has the hash of it; one with a `uid_hash` has that. Any other has the hash
-of its place: its position in the order of building and the ids of its inputs. A change upstream therefore changes it,
-so set `uid` on operators that have state.
+Operator ids (H3). The id of an operator is its `uid_hash` if set, else the hash of its `uid` if set. Otherwise it is a
+hash of the operator's build order and the ids of its inputs. A change upstream therefore changes it, so set `uid` on
+operators that have state.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ DEFAULT_SLOT_SHARING_GROUP = "default"
 
 @dataclass(frozen=True)
 class StreamEdge:
-    """One edge between operators."""
+    """An edge between two operators."""
 
     source: StreamNode
     target: StreamNode
@@ -31,7 +31,7 @@ class StreamEdge:
 
 
 class StreamNode:
-    """One operator of the program."""
+    """An operator of the program."""
 
     def __init__(
         self,
@@ -51,12 +51,12 @@ class StreamNode:
 
     @property
     def name(self) -> str:
-        """The name that plans and errors use."""
+        """The operator's name in plans and errors."""
         return self.transformation.display_name
 
 
 class StreamGraph:
-    """All operators, upstream before downstream."""
+    """All operators, in topological order."""
 
     def __init__(self, nodes: list[StreamNode]) -> None:
         self.nodes = nodes
@@ -65,7 +65,7 @@ class StreamGraph:
 def build_stream_graph(
     transformations: Iterable[Transformation], parallelism_default: int, max_parallelism_default: int
 ) -> StreamGraph:
-    """The graph of these transformations; raises `ConfigurationError` for a contradiction, naming the operator."""
+    """Build the graph of these transformations; raise `ConfigurationError` for a contradiction, naming the operator."""
     nodes: dict[int, StreamNode] = {}
     uids: dict[str, str] = {}
     ordered: list[StreamNode] = []
@@ -107,7 +107,7 @@ def build_stream_graph(
 
 
 def operator_id_of_uid(uid: str) -> str:
-    """The id of the operator that a program gave this uid."""
+    """Return the id of the operator with this uid."""
     return xxhash.xxh3_128_hexdigest(f"uid:{uid}".encode())
 
 

@@ -1,4 +1,4 @@
-"""What a program is made of: transformations, and the streams between them (B1)."""
+"""The elements of a program: transformations, and the streams between them (B1)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from penstock.plan.nodes import Node
 
 @dataclass(frozen=True)
 class Upstream:
-    """One stream that a transformation reads: whose output, partitioned how, and which side output.
+    """One stream that a transformation reads: its producer, its partitioner and its side output.
 
     `partitioner` is None if the program sets none: forward between equal parallelisms, rebalance otherwise.
     """
@@ -25,15 +25,15 @@ class Upstream:
     partitioner: Partitioner | None = None
     side_tag: str | None = None
     input_index: int = 0
-    #: of a partitioning by key, as far as the program says
+    #: the key type of a keyed partitioning, if the program declares it
     key_type: TypeInformation | None = None
 
 
 class Chaining(enum.Enum):
-    """Whether an operator may run in one task with its forward neighbours (B4)."""
+    """Whether an operator may share a task with its forward neighbours (B4)."""
 
     ALWAYS = "ALWAYS"
-    HEAD = "HEAD"  # not with those ahead of it
+    HEAD = "HEAD"  # starts a chain: not chained to upstream operators
     NEVER = "NEVER"
 
 
@@ -41,7 +41,7 @@ class Chaining(enum.Enum):
 class Transformation:
     """One step of a program, with its user's settings.
 
-    `kind` names it in plans and errors; `node` is what its operator is to do.
+    `kind` names it in plans and errors; `node` describes its operator.
     """
 
     kind: str
@@ -52,40 +52,43 @@ class Transformation:
     parallelism: int | None = None
     max_parallelism: int | None = None
     parallelism_limit: int | None = None
-    #: Whether it has the parallelism of a source that it reads directly, unless another is set, so that it sees the
-    #: records in the order in which they are read.
+    #: Whether it defaults to the parallelism of a source that it reads directly, to see the records in the order of
+    #: reading.
     follows_source: bool = False
     is_stateful: bool = False
     source: Source[Any, Any] | None = None
     sink: Sink[Any] | None = None
-    #: 32 hexadecimal digits, which are the operator's id then
+    #: the operator id, as 32 hexadecimal digits
     uid_hash: str | None = None
     description: str | None = None
-    #: of the buffers in which the operator's output is sent; None for the job's setting
+    #: the timeout of the operator's output buffers; None for the job's setting
     buffer_timeout_ms: int | None = None
     chaining: Chaining = Chaining.ALWAYS
-    #: None for that of the inputs, if all have the same
+    #: None for the group of the inputs, if they share one
     slot_sharing_group: str | None = None
-    #: what the operator emits, as far as the program says
+    #: the type of the operator's output, if the program declares it
     output_type: TypeInformation | None = None
-    #: of a source: the group to whose watermarks it keeps close
+    #: the watermark alignment group of a source
     alignment: WatermarkAlignment | None = None
-    #: what the client does with bytes that the sink emits to it, where that is not the sink's own handler
+    #: handles the bytes that the sink emits to the client; None for the sink's own handler
     client_handler: Callable[[int, bytes], None] | None = None
 
     @property
     def display_name(self) -> str:
-        """The user's name for it, or its kind."""
+        """The user's name for the transformation, or its kind."""
         return self.name or self.kind
 
     @property
     def has_placed_id(self) -> bool:
-        """Whether the program leaves it to Penstock to tell the operator from others."""
+        """Whether Penstock derives the operator id from the operator's place, because the program sets no uid."""
         return self.uid is None and self.uid_hash is None
 
 
 def upstream_first(transformations: Iterable[Transformation]) -> list[Transformation]:
-    """These and all that they read, directly or not, each after its inputs and otherwise in the order given."""
+    """Return these transformations and all their direct and indirect inputs.
+
+    Inputs come first; otherwise the given order is kept.
+    """
     ordered: dict[int, Transformation] = {}
     for transformation in transformations:
         waiting = [transformation]

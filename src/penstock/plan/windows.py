@@ -1,7 +1,7 @@
-"""Which operator keeps windows (C1): the fast ones where they can, the general one otherwise, kernels for columns.
+"""Choice of the window operator (C1): a fast one if possible, otherwise the general one; kernels for columns.
 
-The choice is only one of speed. Each of the operators for windows of records begins from what any of them wrote
-(`kept_windows`), so adding a trigger, an evictor or `clear` to a program does not orphan its savepoints.
+The choice affects speed only. All operators for windows of records can restore each other's state (`kept_windows`), so
+adding a trigger, an evictor or `clear` to a program does not orphan its savepoints.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from penstock.core.windowing import (
 )
 from penstock.plan.nodes import Factory, OperatorNode
 
-#: The assigners whose windows have operators of their own.
+#: The assigners whose windows have specialized operators.
 _FAST: Final[dict[type[Any], Callable[..., Any]]] = {
     TumblingEventTimeWindows: AlignedWindowOperator,
     SlidingEventTimeWindows: AlignedWindowOperator,
     CumulativeEventTimeWindows: AlignedWindowOperator,
     EventTimeSessionWindows: SessionWindowOperator,
 }
-#: The same for columns.
+#: The operators for windows of columns.
 _COLUMNAR: Final[dict[type[Any], Callable[..., Any]]] = {
     TumblingEventTimeWindows: ColumnarWindowOperator,
     SlidingEventTimeWindows: ColumnarWindowOperator,
@@ -50,23 +50,23 @@ _COLUMNAR: Final[dict[type[Any], Callable[..., Any]]] = {
 
 @dataclass(frozen=True)
 class WindowNode(OperatorNode):
-    """Windows of records by key."""
+    """Keyed windows of records."""
 
     key_selector: Callable[[Any], Any]
     assigner: WindowAssigner[Any, Any]
-    #: the assigner's default one, unless the program sets another
+    #: the assigner's default trigger, unless the program sets another
     trigger: Trigger[Any, Any]
     contents: WindowContents
     result: WindowResult | None = None
-    #: for how long (ms) after its end a window takes late records
+    #: how long (ms) after its end a window accepts late records
     lateness_ms: int = 0
     late_tag: str | None = None
     evictor: Evictor | None = None
-    #: whether the window function wants to hear of windows that are cleaned up
+    #: whether the window function is notified when windows are cleaned up
     clears: bool = False
 
     def factory(self) -> Factory:
-        """A fast operator when windows fire once at their end, and nothing but their contents is looked at."""
+        """Return a fast operator if windows fire once at their end, without evictor or `clear`, else the general."""
         arguments = (self.contents, self.result, self.lateness_ms, self.late_tag)
         fast = _FAST.get(type(self.assigner))
         fires_at_end = type(self.trigger) is EventTimeTrigger
@@ -75,16 +75,16 @@ class WindowNode(OperatorNode):
         return partial(WindowOperator, self.key_selector, self.assigner, self.trigger, *arguments, evictor=self.evictor)
 
     def parts(self) -> tuple[Any, ...]:
-        """What the windows are and hold; not what decides when they fire, which a savepoint outlives."""
+        """Return the parts that define the windows and their contents; savepoints survive a change of the others."""
         return self.key_selector, self.assigner, self.contents, self.result
 
 
 @dataclass(frozen=True)
 class ColumnWindowNode(OperatorNode):
-    """Windows of columns by key, aggregated by kernels; a window fires once, at its end.
+    """Keyed windows of columns, aggregated by kernels; a window fires once, at its end.
 
     Raises:
-        NotImplementedError: for other windows than tumbling, sliding, cumulative and session windows of event time.
+        UnsupportedError: for windows other than tumbling, sliding, cumulative and session windows of event time.
     """
 
     key: ColumnKey
@@ -100,9 +100,9 @@ class ColumnWindowNode(OperatorNode):
             )
 
     def factory(self) -> Factory:
-        """The operator for the assigner's windows."""
+        """Return the operator for the assigner's windows."""
         return partial(_COLUMNAR[type(self.assigner)], self.key, self.assigner, self.aggregates, self.late_tag)
 
     def parts(self) -> tuple[Any, ...]:
-        """What the windows are and hold."""
+        """Return the parts that define the windows and their keys."""
         return self.key, self.assigner

@@ -1,1 +1,1 @@
-"""Command line and pages."""
+"""The command line, and its pages."""

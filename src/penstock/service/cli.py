@@ -1,4 +1,4 @@
-"""The command `penstock`: gathers the commands, each a module of `commands`."""
+"""The command `penstock`: a group of the commands in `commands`, one module each."""
 
 from __future__ import annotations
 

@@ -1,23 +1,23 @@
-"""What every keyed state backend is, and the rules between it and the operators (D1, D3).
+"""The interface of keyed state backends, and the rules between them and the operators (D1, D3).
 
 **Tables.** A backend holds tables, `namespace -> key -> value`. `table.entries(namespace)` is a dictionary (or behaves
-as one), and `table.changed(namespace)` the set of keys that its user marks. Both objects stay the same until the
-namespace is dropped, so loops may hold on to them.
+like one), and `table.changed(namespace)` the set of keys that its user marks. Both objects stay the same until the
+namespace is dropped, so loops may keep references to them.
 
-**Marks.** Code that assigns an entry, removes it, or changes its value in place adds the entry's key to
-`changed(namespace)`. It may do so before or after the change, but before the next settling point. What is not marked
-may be lost. Operators that work by the batch call `mark` after it: a table of which most has changed is written whole,
-and needs no marks.
+**Marks.** Code that assigns or removes an entry, or changes its value in place, adds the entry's key to
+`changed(namespace)`. It may do so before or after the change, but before the next settling point. Unmarked changes may
+be lost. Operators that process batches call `mark` after each batch: a table in which most entries changed is written
+whole, and needs no marks.
 
-**Settling points.** A backend may move entries out of memory and load them again when they are asked for. It writes
-marked entries first. It does so only in `settle()`, in `capture()` and between two items of a dropped namespace's
-`items()`. Between two settling points a key's value is one object: it may be fetched, changed in place and marked in
-any order, and fetched again. After a settling point, an older reference may no longer be what the state holds.
-The task settles between batches, and a timer queue between timers; operators and user code never do.
+**Settling points.** A backend may move entries out of memory and load them again on demand. It writes marked entries
+first. It does so only in `settle()`, in `capture()` and between two items of a dropped namespace's `items()`. Between
+two settling points a key's value is one object: code may fetch it, change it in place and mark it in any order, and
+fetch it again. After a settling point, an older reference may no longer be the value in the state. The task settles
+between batches, and a timer queue between timers; operators and user code never do.
 
 **Schemas.** A state is written with its schema (`schema.declared`). The backend checks the first declaration of a
-restored state against the schema that it was restored with. Where the two differ but fit, it converts and marks all
-entries, so that the next snapshot is whole, and under the new schema.
+restored state against the restored schema. If the two differ but are compatible, it converts and marks all entries, so
+that the next snapshot is whole and has the new schema.
 """
 
 from __future__ import annotations
@@ -56,48 +56,48 @@ def _no_clock() -> int:
 
 
 class KeyedTable(Protocol):
-    """One keyed state; see the module's text."""
+    """One keyed state; see the module docstring."""
 
     name: str
-    #: All namespaces, each with its entries.
+    #: The namespaces, each with its entries.
     panes: dict[Any, dict[Any, Any]]
-    #: Namespaces that are not among them, because they have one key, given here, with the value None. Code that puts
-    #: one here marks it like any other; `entries` makes it a pane. None where everything lies in panes.
+    #: Further namespaces that have a single key: maps each to its key, whose value is None. Code that adds one here
+    #: marks it like any other; `entries` turns it into a pane. None if all namespaces are in panes.
     lone: dict[Any, Any] | None
-    #: A settling point for code that goes through many entries in one call; None when entries never leave memory.
+    #: A settling point for code that iterates over many entries in one call; None if entries never leave memory.
     settle: Callable[[], None] | None
-    #: Whether the next snapshot writes everything; until then there is no need to mark anything.
+    #: Whether the next snapshot writes everything; until then no marks are needed.
     is_next_whole: bool
 
     def entries(self, namespace: Any) -> dict[Any, Any]:
-        """The entries under a namespace; made when there are none."""
+        """Return the entries under a namespace, created if missing."""
 
     def changed(self, namespace: Any) -> set[Any]:
-        """The keys under a namespace whose entries have changed."""
+        """Return the keys under a namespace whose entries have changed."""
 
     def mark(self, namespace: Any, keys: Collection[Any]) -> None:
-        """Mark the keys of a whole batch, whose entries are set."""
+        """Mark the keys of a whole batch, after their entries were set."""
 
     def drop(self, namespace: Any) -> Mapping[Any, Any]:
-        """Remove a namespace with all its entries, and return these."""
+        """Remove a namespace with all its entries, and return the entries."""
 
     def restore(self, key: Any, namespace: Any, value: Any) -> None:
-        """Put back one entry of a snapshot."""
+        """Restore one entry of a snapshot."""
 
     def mark_all(self) -> None:
-        """Let the next snapshot write everything."""
+        """Make the next snapshot write everything."""
 
     def keep_packed(self, pack: Pack) -> None:
-        """Values are in another form than in snapshots from now on; `pack` takes them for a snapshot.
+        """Announce values in a form that snapshots do not use; from now on, `pack` captures them for a snapshot.
 
         Raises:
-            StateError: where entries may leave memory.
+            StateError: if entries may leave memory.
         """
 
 
 @dataclass(frozen=True)
 class NativeFiles:
-    """The files of a native capture, in a checkpoint: the key groups they have (both included), and a way to read."""
+    """Files of a native capture in a checkpoint, with their key groups (both included) and functions to read them."""
 
     backend: str
     first_key_group: int
@@ -110,40 +110,41 @@ class NativeFiles:
 class KeyedStateBackend(ABC):
     """The keyed state of one operator in one subtask. `current_key` decides which entry a state reads and writes."""
 
-    #: Whether a snapshot holds only what has changed since canonical files that were restored.
+    #: Whether a snapshot holds only the changes since the canonical files that were restored.
     adds_to_canonical = False
 
     def __init__(self, max_parallelism: int, owner: str = "operator") -> None:
         self.current_key: Any = NO_KEY
         self.max_parallelism = max_parallelism
         self.owner = owner
-        #: processing time (ms), and what became of classes; the operator's context sets both
+        #: processing time (ms), and the migrations of classes; the operator's context sets both
         self.now_ms: Callable[[], int] = _no_clock
         self.migrations: Moved = {}
-        #: by name, what throws expired entries out of a state; told of records and of accesses
+        #: by name, the cleaner that removes a state's expired entries; it is notified of records and of accesses
         self.sweepers: dict[str, Cleaning] = {}
         self._schemas: dict[str, StateSchema] = {}
-        #: by name, the schema of a state that was restored, and whether any of its entries came with it
+        #: by name, the schema of a restored state, and whether any of its entries were restored
         self._restored: dict[str, tuple[str, bool]] = {}
 
     @abstractmethod
     def table(self, name: str) -> KeyedTable:
-        """The table of that name, made when it is new."""
+        """Return the table of that name, created if missing."""
 
     def keys_of(self, descriptor: StateDescriptor) -> list[Any]:
-        """The keys that have an entry in the state that the descriptor names."""
+        """Return the keys that have an entry in the descriptor's state."""
         return list(self._table_for(descriptor).entries(None))
 
     @abstractmethod
     def restore(self, name: str, entries: Entries, is_written: bool, schema: str = "") -> None:
-        """Put entries of a snapshot back; unless `is_written`, the next snapshot writes them again."""
+        """Restore the entries of a snapshot; unless `is_written`, the next snapshot writes them again."""
 
     def restore_canonical(
         self, name: str, files: Iterable[bytes], key_groups: tuple[int, int], is_written: bool, schema: str = ""
     ) -> bool:
-        """Put a state's history of canonical files back, oldest first; only these key groups.
+        """Restore a state from its history of canonical files, oldest first; only these key groups.
 
-        Returns whether the entries are as they were written; when classes have changed, they are marked all the same.
+        Returns whether snapshots may build on these files. If classes have changed, they may not, and all entries are
+        marked.
         """
         loader = self._loader(name, schema)
         entries = read_keyed(files, *key_groups, loader)
@@ -152,12 +153,12 @@ class KeyedStateBackend(ABC):
         return is_written
 
     def _loader(self, name: str, schema: str = "") -> StateLoader:
-        """What loads a state's files; for files that do not say their classes, the schema gives some."""
+        """Return the loader of a state's files; if a file does not list its classes, it uses the schema's."""
         shapes: Shapes = dict(schema_from_json(schema).classes()) if schema else {}
         return StateLoader(self.owner, name, self.max_parallelism, self.migrations, shapes)
 
     def restore_native(self, files: Sequence[NativeFiles]) -> None:
-        """Begin with what backends of this kind have captured; raises `StateError` for captures of another kind."""
+        """Restore captures of backends of this kind; raises `StateError` for captures of another kind."""
         for one in files:
             raise StateError(
                 f"{self.owner}: the checkpoint holds its keyed state in files of the backend {one.backend!r}: restore "
@@ -166,33 +167,33 @@ class KeyedStateBackend(ABC):
 
     @abstractmethod
     def capture(self, checkpoint_id: int) -> Sequence[StateCapture]:
-        """What a snapshot must store, frozen; raises `StateError` for what cannot be stored."""
+        """Freeze and return what a snapshot must store; raises `StateError` for values that cannot be stored."""
 
     @abstractmethod
     def confirm(self, checkpoint_id: int) -> None:
-        """The checkpoint completed: later snapshots build on its files."""
+        """Note that the checkpoint completed: later snapshots build on its files."""
 
     @abstractmethod
     def take_back(self, checkpoint_id: int) -> None:
-        """No snapshot will build on that capture, the last one: a savepoint's files are not the job's own."""
+        """Do not let snapshots build on that capture, the last one: a savepoint's files are not the job's own."""
 
     @abstractmethod
     def settle(self) -> None:
-        """A settling point: no code holds an unmarked change."""
+        """Run a settling point: no code holds an unmarked change."""
 
     def measured(self) -> dict[str, int | float]:
-        """What it says of itself to metrics, by Flink's names; asked at each report."""
+        """Return the backend's metrics, by Flink's names; called at each report."""
         return {}
 
     @abstractmethod
     def close(self) -> None:
-        """Release what the backend holds; it may be called twice."""
+        """Release the backend's resources; may be called twice."""
 
     def declare(self, descriptor: StateDescriptor) -> None:
-        """Note the schema of a state, and convert what was restored of it.
+        """Note the schema of a state, and convert its restored entries.
 
-        Raises `StateError` when the state was declared differently before, `StateMigrationError` when it was restored
-        with a schema that cannot be converted to the declared one.
+        Raises `StateError` if the state was declared differently before, `StateMigrationError` if it was restored with
+        a schema that cannot be converted to the declared one.
         """
         name, schema = descriptor.name, schema_of(descriptor)
         known = self._schemas.get(name)
@@ -210,7 +211,7 @@ class KeyedStateBackend(ABC):
 
     def _migrate(self, descriptor: StateDescriptor, before: str) -> None:
         new = schema_of(descriptor)
-        # Of state that came without a schema, only this is known: it carries no times.
+        # Without a schema, only one thing is known about the restored state: it contains no times.
         old = schema_from_json(before) if before else StateSchema(new.kind, None, None)
         try:
             self.rewrite(descriptor, conversion(old, descriptor, self.migrations, self.now_ms))
@@ -224,7 +225,7 @@ class KeyedStateBackend(ABC):
             ) from (None if isinstance(error, Incompatible) else error)
 
     def rewrite(self, descriptor: StateDescriptor, convert: Converter) -> None:
-        """Convert and mark all entries of a restored state that is not declared yet; without `convert`, only mark."""
+        """Convert and mark all entries of a restored, undeclared state; without `convert`, only mark them."""
         table = self.table(descriptor.name)
         for namespace, entries in table.panes.items():
             mark = table.changed(namespace).add
@@ -239,7 +240,7 @@ class KeyedStateBackend(ABC):
                     table.settle()
 
     def note_schema(self, name: str, schema: str, has_entries: bool) -> None:
-        """A state was restored, perhaps in several parts; raises when they were declared differently."""
+        """Note the schema of a restored state or part of a state; raises if its parts were declared differently."""
         known, had_entries = self._restored.get(name, (schema, False))
         if known != schema and had_entries and has_entries:
             raise StateMigrationError(
@@ -250,49 +251,49 @@ class KeyedStateBackend(ABC):
             self._restored[name] = (schema, has_entries)
 
     def has_restored(self, name: str) -> bool:
-        """Whether a state of that name came with what was restored; it may be empty."""
+        """Return whether a state of that name was restored; it may be empty."""
         return name in self.restored_names()
 
     def restored_names(self) -> list[str]:
-        """The states that came with what was restored."""
+        """Return the names of the restored states."""
         return list(self._restored)
 
     def schema_text(self, name: str) -> str:
-        """The schema under which a state is written now."""
+        """Return the schema under which a state is now written."""
         schema = self._schemas.get(name)
         return schema.to_json() if schema is not None else self._restored.get(name, ("", False))[0]
 
     @abstractmethod
     def validate(self, key_groups: tuple[int, int]) -> None:
-        """Assert what holds between any two turns, of a sample of the keys: they are the subtask's, each in one place.
+        """Assert what holds between any two turns, for a sample of keys: they are the subtask's, each in one place.
 
         The simulator calls this; a running job never does.
         """
 
     @abstractmethod
     def sweeper_for(self, descriptor: StateDescriptor, config: StateTtlConfig) -> Cleaning | None:
-        """What removes expired entries from a declared state; None when the configuration asks for no such clean-up."""
+        """Return the cleaner of a declared state's expired entries; None if the configuration requests none."""
 
     def _table_for(self, descriptor: StateDescriptor) -> KeyedTable:
         self.declare(descriptor)
         return self.table(descriptor.name)
 
     def value_state(self, descriptor: StateDescriptor) -> ValueState[Any]:
-        """The state that the descriptor names, as a value: of value state, or what the TTL states fold into."""
+        """Return the descriptor's state as a value state; TTL states that fold values use it as well."""
         return ValueState(self, self._table_for(descriptor))
 
     def list_state(self, descriptor: ListStateDescriptor) -> ListState[Any]:
-        """The list state that the descriptor names."""
+        """Return the list state that the descriptor names."""
         return ListState(self, self._table_for(descriptor))
 
     def map_state(self, descriptor: MapStateDescriptor) -> MapState[Any, Any]:
-        """The map state that the descriptor names."""
+        """Return the map state that the descriptor names."""
         return MapState(self, self._table_for(descriptor))
 
     def reducing_state(self, descriptor: ReducingStateDescriptor) -> ReducingState[Any]:
-        """The reducing state that the descriptor names."""
+        """Return the reducing state that the descriptor names."""
         return ReducingState(self, self._table_for(descriptor), descriptor.reduce_function)
 
     def aggregating_state(self, descriptor: AggregatingStateDescriptor) -> AggregatingState[Any, Any]:
-        """The aggregating state that the descriptor names."""
+        """Return the aggregating state that the descriptor names."""
         return AggregatingState(self, self._table_for(descriptor), descriptor.agg_function)

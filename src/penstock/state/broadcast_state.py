@@ -1,12 +1,12 @@
 """Broadcast state: a map that every subtask of an operator holds in full (D2).
 
-It lies on the heap whatever the backend of keyed state. `put` copies the value: the records of a broadcast reach all
-subtasks of a process by reference, and each subtask's state must be its own. `get` returns the state's value itself,
-not a copy: only the side that may write may change it, and only `put` promises to store the change.
+It is on the heap with every keyed state backend. `put` copies the value: the records of a broadcast reach all subtasks
+of a process by reference, and each subtask needs a state of its own. `get` returns the value in the state, not a copy:
+only the side with write access may change it, and only `put` guarantees that the change is stored.
 
 On both sides `items`, `keys` and `values` return the same kind of view as keyed map state: of the contents at the time
-of the call. The list in a view is shared by all calls until the state changes, because the side that reads often calls
-them for every record.
+of the call. All calls share the list in a view until the state changes, because the reading side often calls them for
+every record.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ BROADCAST_MODE: Final = "broadcast"
 
 
 class BroadcastEntries(dict[K, V]):
-    """The map of a broadcast state, which both sides share; code that changes it calls `note_change`."""
+    """The map of a broadcast state, shared by both sides; code that changes it calls `note_change`."""
 
     __slots__ = ("_views",)
 
@@ -45,7 +45,7 @@ class BroadcastEntries(dict[K, V]):
             self._views = {}
 
     def view(self, what: str, list_items: Callable[[dict[K, V]], Iterable[Any]]) -> StateView[Any]:
-        """The view of that name; `list_items` makes its list when the map has changed since the last call."""
+        """Return the view of that name; `list_items` builds its list if the map has changed since the last call."""
         view = self._views.get(what)
         if view is None:
             view = self._views[what] = StateView(list(list_items(self)))
@@ -53,7 +53,7 @@ class BroadcastEntries(dict[K, V]):
 
 
 class ReadOnlyBroadcastState(Generic[K, V]):
-    """What the side that is not broadcast sees of a broadcast state: writing raises `StateError`.
+    """A broadcast state as seen by the side that is not broadcast: writing raises `StateError`.
 
     Its values are shared with the state and must not be changed in place: other subtasks would not see the change.
     """
@@ -65,31 +65,31 @@ class ReadOnlyBroadcastState(Generic[K, V]):
         self._entries = entries
 
     def get(self, key: K) -> V | None:
-        """The value under `key`, or None."""
+        """Return the value under `key`, or None."""
         return self._entries.get(key)
 
     def contains(self, key: K) -> bool:
-        """Whether there is a value under `key`."""
+        """Return whether there is a value under `key`."""
         return key in self._entries
 
     def items(self) -> StateView[tuple[K, V]]:
-        """All pairs at this moment."""
+        """Return a view of the current pairs."""
         return self._entries.view("items", dict.items)
 
     def keys(self) -> StateView[K]:
-        """All keys, in the same way."""
+        """Return a view of the current keys."""
         return self._entries.view("keys", dict.keys)
 
     def values(self) -> StateView[V]:
-        """All values, in the same way; the values themselves are not copied."""
+        """Return a view of the current values; the values themselves are not copied."""
         return self._entries.view("values", dict.values)
 
     def sample(self) -> Iterable[Any]:
-        """One of the values, for the runtime."""
+        """Return one of the values, for the runtime."""
         return list(islice(dict.values(self._entries), 1))
 
     def is_empty(self) -> bool:
-        """Whether the map holds nothing."""
+        """Return whether the map is empty."""
         return not self._entries
 
     def put(self, key: K, value: V) -> None:
@@ -137,7 +137,7 @@ class ReadOnlyBroadcastState(Generic[K, V]):
 
 
 class BroadcastState(ReadOnlyBroadcastState[K, V]):
-    """A broadcast state as the broadcast side sees it.
+    """A broadcast state as seen by the broadcast side.
 
     Its writer must do the same in every subtask: see `BroadcastProcessFunction`.
     """
@@ -149,11 +149,11 @@ class BroadcastState(ReadOnlyBroadcastState[K, V]):
         self._change: Change | None = None
 
     def declare(self, value_type: TypeInformation | None) -> None:
-        """Declare the type of values: rows in them then have its order, and a FLOAT has single precision."""
+        """Declare the type of values: rows in them then have its field order, and a FLOAT has single precision."""
         self._change = fitting(value_type, True)
 
     def read_only(self) -> ReadOnlyBroadcastState[K, V]:
-        """The same state for a side that may only read it."""
+        """Return the same state for a side that may only read it."""
         return ReadOnlyBroadcastState(self._name, self._entries)
 
     def put(self, key: K, value: V) -> None:
@@ -172,7 +172,7 @@ class BroadcastState(ReadOnlyBroadcastState[K, V]):
             self.put(key, value)
 
     def remove(self, key: K) -> None:
-        """Remove the value under `key`, when there is one."""
+        """Remove the value under `key`, if there is one."""
         self._entries.pop(key, None)
         self._entries.note_change()
 
@@ -186,12 +186,12 @@ class BroadcastState(ReadOnlyBroadcastState[K, V]):
         self._entries.note_change()
 
     def restore(self, pairs: Iterable[tuple[K, V]]) -> None:
-        """Put the entries of a snapshot back."""
+        """Restore the entries of a snapshot."""
         self._entries.update(pairs)
         self._entries.note_change()
 
     def capture(self, owner: str) -> BroadcastCapture:
-        """The entries as they are now, pickled in one call; raises `StateError` that names `owner` and the state."""
+        """Return the current entries, pickled in one call; raises a `StateError` that names `owner` and the state."""
         try:
             frozen = dumps(dict(self._entries))
         except Exception as error:
@@ -200,7 +200,7 @@ class BroadcastState(ReadOnlyBroadcastState[K, V]):
 
 
 class BroadcastCapture(OperatorCapture):
-    """A broadcast state, frozen; its items, pairs of key and value, are made from it in the background."""
+    """A frozen broadcast state; its items, pairs of key and value, are built from it in the background."""
 
     def __init__(self, name: str, frozen: bytes, count: int) -> None:
         super().__init__(name, BROADCAST_MODE, [])
@@ -213,6 +213,6 @@ class BroadcastCapture(OperatorCapture):
         return self._count
 
     def to_bytes(self) -> bytes:
-        """The entries as an Arrow IPC stream, one item for each."""
+        """Return the entries as an Arrow IPC stream, one item for each."""
         entries: dict[Any, Any] = pickle.loads(self._frozen)
         return OperatorCapture(self.name, self.mode, [dumps(pair) for pair in entries.items()]).to_bytes()

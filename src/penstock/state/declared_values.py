@@ -1,7 +1,7 @@
 """Keyed states of a declared type: the values follow the type, see `base.declared_values`.
 
-Rows with names get the order of the type, and a FLOAT has single precision. A view around the state of the backend does
-this, with or without time-to-live. States of types that hold neither get no view.
+Rows with names get the type's field order, and a FLOAT has single precision. A view around the backend's state does
+this, with or without time-to-live. States of types that contain neither get no view.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ D = TypeVar("D", bound=StateDescriptor)
 
 
 def declared_value_state(descriptor: ValueStateDescriptor, state: ValueState[Any]) -> ValueState[Any]:
-    """The state, or the view whose values follow the type."""
+    """Return the state, or the view whose values follow the type."""
     made = fitting(descriptor.type_info, True)
     return state if made is None else _Value(state, made)
 
 
 def declared_list_state(descriptor: ListStateDescriptor, state: ListState[Any]) -> ListState[Any]:
-    """The state, or the view whose values follow the type."""
+    """Return the state, or the view whose values follow the type."""
     made = fitting(descriptor.type_info, True)
     return state if made is None else _List(state, made)
 
 
 def declared_map_state(descriptor: MapStateDescriptor, state: MapState[Any, Any]) -> MapState[Any, Any]:
-    """The state, or the view whose values follow the type."""
+    """Return the state, or the view whose values follow the type."""
     keys, values = fitting(descriptor.key_type_info, True), fitting(descriptor.type_info, True)
     return state if keys is None and values is None else _Map(state, keys or _as_it_is, values or _as_it_is)
 
@@ -45,7 +45,7 @@ def declared_map_state(descriptor: MapStateDescriptor, state: MapState[Any, Any]
 def declared_reducing_state(
     descriptor: ReducingStateDescriptor, open_state: Callable[[ReducingStateDescriptor], ReducingState[Any]]
 ) -> ReducingState[Any]:
-    """The state that `open_state` gives, or the view that changes each value and each result of the fold."""
+    """Return the state that `open_state` opens, or the view that converts each value and each result of the fold."""
     made = fitting(descriptor.type_info, True)
     if made is None:
         return open_state(descriptor)
@@ -58,7 +58,7 @@ def declared_aggregating_state(
     descriptor: AggregatingStateDescriptor,
     open_state: Callable[[AggregatingStateDescriptor], AggregatingState[Any, Any]],
 ) -> AggregatingState[Any, Any]:
-    """The state that `open_state` gives, or one whose accumulators follow the type."""
+    """Return the state that `open_state` opens, or one whose accumulators follow the type."""
     made = fitting(descriptor.type_info, True)
     if made is None:
         return open_state(descriptor)

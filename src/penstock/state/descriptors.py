@@ -1,4 +1,4 @@
-"""Names and types of keyed state, as user code declares them (PyFlink's state descriptors)."""
+"""Names and types of keyed state, as declared by user code (PyFlink's state descriptors)."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from penstock.state.ttl_config import StateTtlConfig
 
 
 class StateDescriptor:
-    """The name under which an operator's state lies in a snapshot, and the declared type of its values.
+    """The name of an operator's state in a snapshot, and the declared type of its values.
 
     Attributes:
         kind: value, list, map, reducing or aggregating.
-        ttl_config: when entries expire; None when they never do.
+        ttl_config: when entries expire; None if they never do.
     """
 
     kind = "value"
@@ -32,18 +32,18 @@ class StateDescriptor:
         self.type_info = type_info
 
     def get_name(self) -> str:
-        """The state's name."""
+        """Return the state's name."""
         return self.name
 
     def get_type_info(self) -> TypeInformation | None:
-        """The declared type, or None when values are pickled."""
+        """Return the declared type, or None if values are pickled."""
         return self.type_info
 
     def enable_time_to_live(self, ttl_config: StateTtlConfig) -> None:
-        """Let entries expire as `ttl_config` says; call it before the state is asked for.
+        """Let entries expire as `ttl_config` says; call it before the state is requested.
 
         Raises:
-            TypeError: if it is no `StateTtlConfig`.
+            TypeError: if it is not a `StateTtlConfig`.
         """
         if not isinstance(ttl_config, StateTtlConfig):
             raise WrongTypeError(f"expected a StateTtlConfig, not {ttl_config!r}")
@@ -82,7 +82,7 @@ class MapStateDescriptor(StateDescriptor):
 
 
 class ReducingStateDescriptor(StateDescriptor):
-    """One value for each key, into which added values are folded by a reduce function."""
+    """One value for each key, into which a reduce function folds added values."""
 
     kind = "reducing"
 
@@ -92,12 +92,12 @@ class ReducingStateDescriptor(StateDescriptor):
         self._declared_function = reduce_function
 
     def get_reduce_function(self) -> Any:
-        """The function that folds, as it was declared: a `ReduceFunction` or a plain callable."""
+        """Return the function that folds, as declared: a `ReduceFunction` or a plain callable."""
         return self._declared_function
 
 
 class AggregatingStateDescriptor(StateDescriptor):
-    """One accumulator for each key, into which added values go by an aggregate function."""
+    """One accumulator for each key, to which an aggregate function adds values."""
 
     kind = "aggregating"
 
@@ -106,5 +106,5 @@ class AggregatingStateDescriptor(StateDescriptor):
         self.agg_function = agg_function
 
     def get_agg_function(self) -> Any:
-        """The function that aggregates."""
+        """Return the function that aggregates."""
         return self.agg_function

@@ -1,17 +1,17 @@
-"""One equality and one total order for the values of columns, for state keys, retractions, grouping and sorting.
+"""One equality and one total order for column values, used for state keys, retractions, grouping and sorting.
 
-NaN equals NaN and is greater than every other number. 0.0 equals -0.0. Maps and multisets are equal when they have the
+NaN equals NaN and is greater than every other number. 0.0 equals -0.0. Maps and multisets are equal if they have the
 same entries, in any order. NULL equals NULL. The same holds inside arrays, maps and rows.
 
 Equal values have one canonical form: NaN with one bit pattern (`NAN` as a Python object), 0.0, map entries in the order
-of their keys. A value that is looked up is compared in this form. A value that is passed on keeps the form in which it
-came, except where it stands for several equal ones, such as the key of a group: then it is given in canonical form.
+of their keys. Look-ups compare values in this form. A value that is passed on keeps its original form, unless it
+represents several equal values, like the key of a group: then it has the canonical form.
 
-Columns go through `canonical_column`, Python values through `canonicalizer_of`. Both are chosen by the type of a
-column; types without floats, maps and multisets need neither, and cost nothing.
+`canonical_column` converts columns, and `canonicalizer_of` Python values. The type of a column selects both; types
+without floats, maps and multisets need neither, and cost nothing.
 
-As Python objects, values are as `penstock.table.data.values` holds them: arrays are lists, rows are tuples, maps are
-lists of pairs.
+Python objects have the form that `penstock.table.data.values` uses: arrays are lists, rows are tuples, maps are lists
+of pairs.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ Canonicalizer = Callable[[Any], Any]
 #: How -0.0 appears in a canonical value: unchanged, and as a key equal to 0.0; as 0.0; or as `NEGATIVE_ZERO`, a
 #: different key.
 Zeros = Literal["kept", "merged", "apart"]
-#: Types are few, but a long-running process must not collect those of all its jobs.
+#: Types are few, but a long-running process must not collect the types of all its jobs.
 _TYPES_MAX: Final = 4096
 
 
 @lru_cache(_TYPES_MAX)
 def needs_canonical(data_type: pa.DataType) -> bool:
-    """Whether equal values of an Arrow type may have several forms: floats, maps, and types that contain them."""
+    """Return whether equal values of an Arrow type may differ in form: floats, maps, and types that contain them."""
     if pa.types.is_floating(data_type) or pa.types.is_map(data_type):
         return True
     if pa.types.is_dictionary(data_type):
@@ -52,7 +52,7 @@ def needs_canonical(data_type: pa.DataType) -> bool:
 
 
 def canonical_column(column: Any) -> Any:
-    """A column with the canonical form of each value; the very column if its type needs none.
+    """Return a column with the canonical form of each value, or the same column if its type needs no conversion.
 
     Takes and returns a `pa.Array` or a `pa.ChunkedArray`. Half-precision floats become single-precision ones.
     """
@@ -76,7 +76,7 @@ def canonical_column(column: Any) -> Any:
         values = canonical_column(column.values)
         kind = pa.large_list(_field(column.type, 0, values))
         return pa.LargeListArray.from_arrays(_offsets(column), values, type=kind)
-    values = canonical_column(column.flatten())  # arrays of a fixed size, and views
+    values = canonical_column(column.flatten())  # fixed-size lists, and views
     lengths = pc.fill_null(pc.list_value_length(column), 0)
     ends = np.concatenate([[0], np.cumsum(lengths.to_numpy(zero_copy_only=False))])
     return pa.LargeListArray.from_arrays(_with_nulls(pa.array(ends, pa.int64()), column), values)
@@ -89,7 +89,7 @@ def _empty(data_type: pa.DataType) -> pa.Array:
 def _canonical_floats(column: pa.Array) -> pa.Array:
     if pa.types.is_float16(column.type):
         column = column.cast(pa.float32())
-    column = pc.add(column, pa.scalar(0.0, column.type))  # which makes 0.0 of -0.0
+    column = pc.add(column, pa.scalar(0.0, column.type))  # turns -0.0 into 0.0
     return pc.if_else(pc.is_nan(column), pa.scalar(math.nan, column.type), column)
 
 
@@ -114,7 +114,7 @@ def _canonical_maps(column: pa.Array) -> pa.Array:
 
 
 def _ranks(keys: pa.Array) -> Any:
-    """Numbers in the order of the keys, as a numpy array; equal keys have one number."""
+    """Return the rank of each key, as a numpy array; equal keys have equal ranks."""
     if pa.types.is_nested(keys.type):
         values = list(map(_hashable, keys.to_pylist()))
         ranks = {value: rank for rank, value in enumerate(sorted(set(values), key=order_of))}
@@ -126,14 +126,14 @@ def _ranks(keys: pa.Array) -> Any:
 
 
 def _field(data_type: pa.DataType, index: int, values: pa.Array) -> pa.Field:
-    """The field of a nested type for these values, whose type differs only for half-precision floats."""
+    """Return the field of a nested type for these values, whose type differs only for half-precision floats."""
     fields = (data_type.key_field, data_type.item_field) if pa.types.is_map(data_type) else data_type
     field: pa.Field = fields[index] if isinstance(fields, tuple) else data_type.field(index)
     return field.with_type(values.type)
 
 
 def _offsets(column: pa.Array) -> pa.Array:
-    """The offsets of an array column, with NULL for each NULL."""
+    """Return the offsets of an array column, with NULL for each NULL."""
     return _with_nulls(column.offsets, column)
 
 
@@ -149,10 +149,10 @@ def _with_nulls(offsets: pa.Array, column: pa.Array) -> pa.Array:
 
 @lru_cache(_TYPES_MAX)
 def canonicalizer_of(data_type: pa.DataType, zeros: Zeros = "kept") -> Canonicalizer | None:
-    """A function that makes a dictionary key of a value, or its canonical form. None if the value itself is both.
+    """Return a function that converts a value to a dictionary key, or to its canonical form; None if the value is both.
 
-    Equal values give equal results that hash alike. Arrays, rows and maps become tuples, which columns take like the
-    values themselves.
+    Equal values give equal results with equal hashes. Arrays, rows and maps become tuples, which columns accept like
+    the original values.
 
     Args:
         data_type: the Arrow type of the values.
@@ -173,7 +173,7 @@ def canonicalizer_of(data_type: pa.DataType, zeros: Zeros = "kept") -> Canonical
 
 
 def canonical_values(values: Sequence[Any], data_type: pa.DataType, zeros: Zeros = "kept") -> Sequence[Any]:
-    """The canonical forms of many values, as dictionary keys; the very sequence if the type needs none."""
+    """Return the canonical forms of many values, as dictionary keys; the same sequence if the type needs none."""
     if pa.types.is_floating(data_type) and (zeros == "kept" or 0.0 not in values):
         return [value if value == value else NAN for value in values]
     canonical = canonicalizer_of(data_type, zeros)
@@ -204,7 +204,7 @@ _FLOATS: Final[dict[Zeros, Canonicalizer]] = {
 
 
 def _is_nan(value: Any) -> bool:
-    """Whether a value is NaN. `NAN` equals itself, and any other NaN does not."""
+    """Return whether a value is NaN. `NAN` equals itself, unlike any other NaN."""
     return value is NAN or value != value
 
 
@@ -240,7 +240,7 @@ def _order_of_key(pair: tuple[Any, Any]) -> Any:
 
 
 def order_of(value: Any) -> tuple[Any, ...]:
-    """A sort key for canonical values of one type: NULL first, NaN after all numbers."""
+    """Return a sort key for canonical values of one type: NULL first, NaN after all numbers."""
     if value is None:
         return (0,)
     if isinstance(value, tuple):
@@ -249,7 +249,7 @@ def order_of(value: Any) -> tuple[Any, ...]:
 
 
 def _hashable(value: Any) -> Any:
-    """An element of a canonical column as a dictionary key: rows as tuples of their values, maps as pairs."""
+    """Convert an element of a canonical column to a dictionary key: rows to tuples of their values, maps to pairs."""
     if isinstance(value, dict):
         if NULLABLE_KEY in value:
             return _hashable(value[NULLABLE_KEY])
@@ -260,12 +260,12 @@ def _hashable(value: Any) -> Any:
 
 
 def hashable_elements(column: pa.Array) -> list[Any]:
-    """The elements of a canonical column of a nested type as dictionary keys."""
+    """Return the elements of a canonical column of a nested type as dictionary keys."""
     return list(map(_hashable, column.to_pylist()))
 
 
 def same_objects(value: Any, other: Any) -> bool:
-    """Whether two Python objects are equal, with NaN equal to NaN wherever it is within lists, tuples and dicts."""
+    """Return whether two Python objects are equal; NaN equals NaN, also inside lists, tuples and dicts."""
     if value == other:
         return True
     if isinstance(value, float):

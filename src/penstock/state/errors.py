@@ -6,10 +6,10 @@ from penstock.base.errors import PenstockError
 
 
 class StateError(PenstockError, RuntimeError):
-    """State was used where it cannot be: without a key, under two types, or with a value that cannot be stored."""
+    """State was used incorrectly: without a key, under two types, or with a value that cannot be stored."""
 
 
 class StateMigrationError(StateError):
-    """State of a snapshot does not fit the program that reads it, and no restart will change that (H4)."""
+    """The state of a snapshot does not fit the program that reads it, and no restart will change that (H4)."""
 
     suppresses_restart = True

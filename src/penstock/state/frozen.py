@@ -1,10 +1,10 @@
-"""What has changed in a keyed state, kept as it was when a snapshot was taken (G7).
+"""The changes of a keyed state, frozen when a snapshot is taken (G7).
 
-User code goes on meanwhile and may change these very objects, so they are pickled at once, in a single call. Numbers,
-text, bytes and tuples of these cannot change: they are kept as they are, and pickled in the background.
+User code continues meanwhile and may change the objects, so they are pickled at once, in a single call. Numbers, text,
+bytes and tuples of these are immutable: they are kept, and pickled in the background.
 
-An operator may hold values in another form than snapshots have, such as the numbers of rows that it keeps in columns.
-Its table then has a `Pack`, which takes what those values are made of now, and makes the values in the background.
+An operator may hold values in a form that snapshots do not use, such as the numbers of rows that it keeps in columns.
+Its table then has a `Pack`, which takes the current data of these values, and builds the values in the background.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from typing import Any, Final, Protocol, TypeAlias
 from penstock.codecs.pickling import dumps
 from penstock.state.shapes import Shapes, loads_with_shapes
 
-#: A namespace, keys of it with their values, and keys that were removed.
+#: A namespace, the keys written in it with their values, and the keys removed from it.
 Contents: TypeAlias = tuple[Any, list[Any], list[Any], list[Any]]
-#: Dropped namespaces, and what was put and removed.
+#: Dropped namespaces, and the contents written and removed.
 Changes: TypeAlias = tuple[list[Any], list[Contents]]
 
 
 class Packed(Protocol):
-    """Values as of a snapshot, in a form that nothing changes any more."""
+    """Values as of a snapshot, in an immutable form."""
 
     def unpack(self) -> list[Any]:
-        """The values as snapshots have them, which nobody else has; called once, in the background."""
+        """Return the values in the form of snapshots, as new objects; called once, in the background."""
 
 
-#: Takes values as an operator holds them.
+#: Packs values in the form that an operator holds.
 Pack: TypeAlias = Callable[[list[Any]], Packed]
 
 
@@ -43,12 +43,12 @@ class PackedChanges:
 
     @classmethod
     def of(cls, changes: Changes, pack: Pack) -> PackedChanges:
-        """The changes, of which this owns the lists."""
+        """Pack the changes; the result owns their lists."""
         dropped, written = changes
         return cls(dropped, [(namespace, keys, pack(values), removed) for namespace, keys, values, removed in written])
 
     def unpack(self) -> Changes:
-        """The changes as snapshots have them."""
+        """Return the changes in the form of snapshots."""
         written = [(namespace, keys, values.unpack(), removed) for namespace, keys, values, removed in self.written]
         return self.dropped, written
 
@@ -60,7 +60,7 @@ _PLAIN_OR_TUPLE: Final = _PLAIN | {tuple}
 
 
 def freeze(changes: Changes) -> Frozen:
-    """The changes, safe from later changes to their objects; the result owns the lists. Raises what pickling raises."""
+    """Protect the changes from later changes to their objects; the result owns the lists. Raises pickling errors."""
     dropped, written = changes
     namespaces = [*dropped, *(namespace for namespace, _, _, _ in written)]
     lists = chain.from_iterable((keys, values, removed) for _, keys, values, removed in written)
@@ -68,7 +68,7 @@ def freeze(changes: Changes) -> Frozen:
 
 
 def thaw(frozen: Frozen) -> tuple[Changes, Shapes]:
-    """The changes, and the shapes of the classes in them."""
+    """Return the changes, and the shapes of the classes in them."""
     if isinstance(frozen, PackedChanges):
         return frozen.unpack(), {}
     if isinstance(frozen, tuple):
@@ -77,7 +77,7 @@ def thaw(frozen: Frozen) -> tuple[Changes, Shapes]:
 
 
 def _are_plain(values: list[Any]) -> bool:
-    """Whether each value is plain, or a tuple of what is plain."""
+    """Return whether each value is plain, or a tuple of plain values."""
     kinds = set(map(type, values))
     if not kinds <= _PLAIN_OR_TUPLE:
         return False

@@ -1,6 +1,6 @@
 """The hash map state backend: keyed state in dictionaries (D1, D3).
 
-Key groups are worked out when a snapshot is written, never on access.
+Key groups are computed when a snapshot is written, never on access.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from penstock.state.ttl_config import StateTtlConfig
 
 
 class HeapKeyedStateBackend(KeyedStateBackend):
-    """Everything is in memory, and stays there; settling only looks at marks, which may be for nothing."""
+    """Keeps everything in memory; settling only examines marks, which may be unnecessary."""
 
     adds_to_canonical = True
 
@@ -45,7 +45,7 @@ class HeapKeyedStateBackend(KeyedStateBackend):
             table.mark_all()
 
     def capture(self, checkpoint_id: int) -> list[KeyedCapture]:
-        """What has changed since the last confirmed checkpoint; raises `StateError` for what cannot be stored."""
+        """Return the changes since the last confirmed checkpoint; raises `StateError` for unstorable values."""
         for sweeper in self._sweepers:
             sweeper.on_capture()
         captures = []
@@ -79,5 +79,5 @@ class HeapKeyedStateBackend(KeyedStateBackend):
             table.look_at_marks()
 
     def close(self) -> None:
-        """Forget all entries: a user function may keep a state object, and with it the table, for longer."""
+        """Forget all entries, because a user function may keep a state object, and so the table, for longer."""
         self.clear()

@@ -1,15 +1,15 @@
 """The canonical bytes of a key: equal keys have equal bytes, and different keys have different ones (D1, D4).
 
-Keys are told apart as a Python dictionary tells them apart: two keys are one when they are equal and hash alike. The
-heap keeps state in dictionaries, RocksDB and the routes by these bytes, so both must agree. `1`, `1.0`, `True` and
-`Decimal(1)` are one key, and so are `0.0` and `-0.0`, and times of different zones that are one moment. NaN is one key,
+Keys are distinguished as in a Python dictionary: two keys are the same if they are equal and have the same hash. The
+heap keeps state in dictionaries; RocksDB and the routes use these bytes, so both must agree. `1`, `1.0`, `True` and
+`Decimal(1)` are one key, and so are `0.0` and `-0.0`, and times of different zones at the same moment. NaN is one key,
 see `state.keys`.
 
-A subclass counts as its base when it leaves `==` and the hash as they are, such as the members of `class Color(str,
-Enum)`. A class that compares in its own way is refused, because its bytes cannot follow.
+A subclass counts as its base if it does not override `==` and the hash, such as the members of `class Color(str,
+Enum)`. A class with its own comparison is rejected, because its bytes cannot follow it.
 
-An enum or dataclass is named by its class name without the module, so that a class may move. `state.keys` watches which
-classes an operator takes as keys.
+An enum or dataclass is identified by its class name without the module, so that a class may move. `state.keys` checks
+which classes an operator uses as keys.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from penstock.state.errors import StateError
 _DOUBLE: Final = struct.Struct(">d")
 _NAN_BYTES: Final = b"f" + _DOUBLE.pack(float("nan"))
 _MICROSECOND: Final = datetime.timedelta(microseconds=1)
-#: Decimals of more digits are refused: as integers, which they may equal, they may not fit into memory.
+#: Decimals with more digits are rejected: the integers that they may equal might not fit into memory.
 _DIGITS_MAX: Final = 300_000
 _ALLOWED: Final = (
     "a str, int, float, bool, bytes, None, date, time, Decimal, UUID, Enum, Row, frozen dataclass, or a tuple or "
@@ -44,7 +44,7 @@ _REMEDIES: Final[dict[type, str]] = {
 
 
 class _FloatOfItsOwn(float):
-    """A float that is another dictionary key than every number; instances of one subclass are one key."""
+    """A float that, as a dictionary key, differs from every number; instances of one subclass are one key."""
 
     __slots__ = ()
 
@@ -56,7 +56,7 @@ class _FloatOfItsOwn(float):
 
 
 class NotANumber(_FloatOfItsOwn):
-    """A NaN that equals itself: `NAN`, which `state.keys` puts in the place of others."""
+    """A NaN that equals itself: `NAN`, with which `state.keys` replaces all others."""
 
     __slots__ = ()
 
@@ -88,7 +88,7 @@ def _negative_zero() -> float:
 
 
 def key_bytes(key: Any) -> bytes:
-    """The canonical bytes of a key; raises `StateError` for one that has no stable value."""
+    """Return the canonical bytes of a key; raises `StateError` for a key without a stable value."""
     kind = type(key)
     if kind is str:
         text: bytes = key.encode("utf-8", "surrogatepass")
@@ -107,7 +107,7 @@ def key_bytes(key: Any) -> bytes:
 
 
 def is_plain(key: Any) -> bool:
-    """Whether a key can be read back from its canonical bytes, type included."""
+    """Return whether a key can be read back from its canonical bytes, type included."""
     kind = type(key)
     if kind is str or kind is int or key is None or kind is bytes:
         return True
@@ -115,7 +115,7 @@ def is_plain(key: Any) -> bool:
 
 
 def plain_of(data: bytes) -> Any:
-    """The plain key of which these are the canonical bytes."""
+    """Return the plain key with these canonical bytes."""
     kind = data[:1]
     if kind == b"s":
         return data[1:].decode("utf-8", "surrogatepass")
@@ -145,7 +145,7 @@ def _other_key_bytes(key: Any) -> bytes:
     if kind.__module__ == "numpy":
         return _numpy(key)
     if isinstance(key, enum.Enum) and _compares_as(kind, object):
-        # Of the members of a flag, only combinations that were never named have no name.
+        # Only an unnamed combination of flags has no name.
         return b"e" + _sequence((kind.__qualname__, key.name) if key.name else (kind.__qualname__, None, key.value))
     if dataclasses.is_dataclass(kind):
         return _dataclass(key)
@@ -175,7 +175,7 @@ def _refused(key: Any, why: str) -> StateError:
 def _int(key: int) -> bytes:
     try:
         return b"i%d" % key
-    except ValueError:  # more digits than Python writes
+    except ValueError:  # more digits than Python converts to text
         return b"I" + key.to_bytes(key.bit_length() // 8 + 1, "big", signed=True)
 
 
@@ -201,12 +201,12 @@ def _decimal(key: decimal.Decimal) -> bytes:
     if shortest.as_tuple().exponent >= 0 or not shortest:  # type: ignore[operator]
         return _int(int(shortest))
     as_float = float(shortest)
-    # A decimal equals the float that has just its value, so they must lie in one key group.
+    # A decimal equals a float of exactly its value, so both must be in one key group.
     return _float(as_float) if shortest == as_float else b"d" + str(shortest).encode()
 
 
 def is_numpy_scalar(key: Any) -> bool:
-    """Whether it is a scalar of NumPy's that Python has too; its moments are not among them."""
+    """Return whether the key is a NumPy scalar with a Python counterpart; NumPy's datetimes do not count."""
     if type(key).__module__ != "numpy" or type(key).__hash__ is None:
         return False
     return getattr(getattr(key, "dtype", None), "kind", "") in tuple("biufUS") and type(key.item()) is not type(key)
@@ -244,7 +244,7 @@ def _dataclass(key: Any) -> bytes:
     kind: Any = type(key)
     if _compares_as(kind, object):
         raise _refused(key, "is a dataclass with eq=False, which equals nothing but itself")
-    # The methods that `dataclass` writes come from no file.
+    # The methods that `dataclass` generates have no source file.
     if getattr(getattr(kind.__eq__, "__code__", None), "co_filename", "") != "<string>":
         raise _refused(key, "is a dataclass with its own __eq__, so it has no stable value")
     if kind.__hash__ is None:
@@ -257,29 +257,29 @@ def _dataclass(key: Any) -> bytes:
 
 
 def _datetime(key: datetime.datetime) -> bytes:
-    if key != key:  # NaT of pandas, of which there is only one
+    if key != key:  # the single NaT of pandas
         return b"TmNaT"
     offset = key.utcoffset()
     if offset is None:
         return b"Tm" + _isoformat(key.replace(tzinfo=None))
     if key.replace(fold=0).utcoffset() != key.replace(fold=1).utcoffset():
-        # For Python a moment that its zone has twice, or not at all, equals none of another zone.
+        # In Python, a time that occurs twice in its zone, or never, equals no time of another zone.
         return b"Tf" + _plain(key).isoformat().encode() + b"@" + str(key.tzinfo).encode()
     try:
         return b"Tm" + _isoformat(key.astimezone(datetime.UTC))
-    except OverflowError:  # in the first or the last day that there is
+    except OverflowError:  # on the first or last day of the calendar
         return b"Ty%d" % ((_plain(key) - datetime.datetime.min - offset) // _MICROSECOND)
 
 
 def _isoformat(moment: datetime.datetime) -> bytes:
-    # A subclass with nanoseconds (pandas) has its own isoformat, which shows them where there are any.
+    # A subclass with nanoseconds (pandas) has its own isoformat, which shows them unless they are zero.
     if getattr(moment, "nanosecond", 0):
         return moment.isoformat().encode()
     return _plain(moment).replace(tzinfo=None if moment.tzinfo is None else datetime.UTC).isoformat().encode()
 
 
 def _plain(key: Any) -> datetime.datetime:
-    """The same by the clock on the wall, in no zone."""
+    """Return the same wall-clock time without a zone."""
     return datetime.datetime(
         key.year, key.month, key.day, key.hour, key.minute, key.second, key.microsecond
     )  # fmt: skip
@@ -303,7 +303,7 @@ def _timedelta(key: Any) -> bytes:
     return b"Ti" + _sequence((*parts, nanoseconds) if nanoseconds else parts)
 
 
-#: Which types have a canonical form, and which form; the value of a subclass is taken without its own methods.
+#: The types that have a canonical form, and the form; a subclass's own methods are not used to read its value.
 _BASES: Final[tuple[tuple[type, Callable[[Any], bytes]], ...]] = (
     (str, lambda key: b"s" + str.encode(key, "utf-8", "surrogatepass")),
     (int, lambda key: _int(int.__pos__(key))),

@@ -1,4 +1,4 @@
-"""What `KeyedStateBackend.validate` looks at: a few keys of each table, and whether they are the subtask's own."""
+"""The checks of `KeyedStateBackend.validate`: whether a few keys of each table belong to the subtask."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import Any, Final
 
 from penstock.state.key_groups import key_groups_of
 
-#: The oldest and the newest so many of a dictionary: what came last is what went wrong last.
+#: How many of a dictionary's oldest and newest keys are checked: recent errors are in the newest keys.
 _SAMPLE_MAX: Final = 3
 
 
 def ends_of(keys: Reversible[Any]) -> list[Any]:
-    """Some of the first keys of a dictionary, and some of the last."""
+    """Return some of the first and some of the last keys of a dictionary."""
     return list(dict.fromkeys([*islice(keys, _SAMPLE_MAX), *islice(reversed(keys), _SAMPLE_MAX)]))
 
 
 def check_key_groups(name: str, keys: Iterable[Any], max_parallelism: int, key_groups: tuple[int, int]) -> None:
-    """Assert that keys are of these key groups, both ends included."""
+    """Assert that keys belong to these key groups, both ends included."""
     first, last = key_groups
     sample = list(keys)
     for key, group in zip(sample, key_groups_of(sample, max_parallelism), strict=True):

@@ -1,11 +1,11 @@
 """Keyed state in columns: a table with the columns of the key, whose snapshot is the table itself as Arrow IPC.
 
-A row belongs to the key group of its key, as everywhere, so a snapshot can be dealt out again (D4). The file has the
-key group as its first column, and its metadata says what the table is.
+A row belongs to the key group of its key, as everywhere, so a snapshot can be redistributed (D4). The file has the key
+group as its first column, and its metadata describes the table.
 
-The rows of a table that only grows have numbers for good, in one attempt of a task. So a checkpoint writes those that
-the last completed one does not have (G7). Such a file says from which number on its rows are: where it has rows of the
-files before it, those do not count twice.
+The rows of an append-only table keep their numbers during one attempt of a task. So a checkpoint writes only the rows
+that the last completed checkpoint does not have (G7). Such a file has the number of its first row in its metadata; rows
+that are also in earlier files count once.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from penstock.state.equality import hashable_elements
 from penstock.state.errors import StateError
 from penstock.state.key_groups import key_groups_of
 
-#: In the place of a declared schema, says that the files of a keyed state are columns.
+#: Replaces the declared schema of a keyed state whose files are columns.
 COLUMNS_SCHEMA: Final = "columns"
 KEY_GROUP: Final = "key_group"
 _ABOUT: Final = b"penstock.columns"
@@ -33,9 +33,9 @@ _FIRST: Final = b"penstock.first_row"
 
 
 def distinct_keys(columns: Sequence[Any]) -> tuple[Any, list[Any]]:
-    """For each row the number of its key, as a numpy array, and the keys: values, or tuples of several columns.
+    """Return each row's key number, as a numpy array, and the keys: values, or tuples of several columns.
 
-    The columns are in canonical form (`penstock.state.equality`), or equal keys may get several numbers.
+    The columns must be in canonical form (`penstock.state.equality`), or equal keys may get several numbers.
     """
     parts = [_distinct(column) for column in columns]
     codes, keys = parts[0]
@@ -52,7 +52,7 @@ def distinct_keys(columns: Sequence[Any]) -> tuple[Any, list[Any]]:
 
 
 def _distinct(column: Any) -> tuple[Any, list[Any]]:
-    """The same for one column, of Arrow or NumPy. Rows, arrays and maps are tuples as keys."""
+    """Do the same for one column, of Arrow or NumPy. Rows, arrays and maps become tuples."""
     if isinstance(column, np.ndarray):
         column = pa.array(column)
     if pa.types.is_nested(column.type):
@@ -71,10 +71,10 @@ def _distinct(column: Any) -> tuple[Any, list[Any]]:
 
 @dataclass
 class ColumnsCapture:
-    """A table as of a checkpoint; Arrow's tables never change, so capturing takes no time (G7).
+    """A table as of a checkpoint; Arrow tables are immutable, so capturing takes no time (G7).
 
-    `about` says what the table is; a table of something else cannot take its place. `first`: the number of the first
-    row, where the rows before it are in the last completed checkpoint. `table` may be what makes it, in the background.
+    `about` describes the table; a table of something else cannot replace it. `first`: the number of the first row, if
+    the rows before it are in the last completed checkpoint. `table` may be a function that builds it in the background.
     """
 
     name: str
@@ -84,7 +84,7 @@ class ColumnsCapture:
     first: int = 0
 
     def to_bytes(self, max_parallelism: int) -> bytes:
-        """The table as an Arrow IPC stream, with the key group of each row ahead."""
+        """Return the table as an Arrow IPC stream, with the key group of each row as the first column."""
         table = self.table() if callable(self.table) else self.table
         codes, keys = distinct_keys([table.column(name) for name in self.key_names])
         groups = np.array(key_groups_of(keys, max_parallelism), np.int32)[codes]
@@ -96,11 +96,11 @@ class ColumnsCapture:
         writer.write_columns(self.name, self.first > 0, self.to_bytes(writer.max_parallelism))
 
     def discard(self) -> None:
-        """Nothing to do: it is only in memory."""
+        """Do nothing: the capture exists only in memory."""
 
 
 def read_columns(files: Iterable[bytes]) -> pa.Table:
-    """The table that the files of a history stand for; at least one."""
+    """Return the table that a history of files contains; at least one file is needed."""
     tables: list[pa.Table] = []
     rows = 0
     for data in files:
@@ -111,12 +111,12 @@ def read_columns(files: Iterable[bytes]) -> pa.Table:
         tables.append(table.slice(rows - first))
         rows = first + table.num_rows
     if any(has_nullable_keys(kind) for table in tables for kind in table.schema.types):
-        tables = list(map(nullable_key_table, tables))  # the first ones may come from a release with plain maps
+        tables = list(map(nullable_key_table, tables))  # the first files may come from a release with plain maps
     return pa.concat_tables(tables).replace_schema_metadata(tables[0].schema.metadata)
 
 
 def merge_columns(files: Iterable[bytes]) -> bytes:
-    """One file that says the same as a history."""
+    """Merge a history into one file."""
     return _bytes_of(read_columns(files))
 
 
@@ -129,14 +129,14 @@ def _bytes_of(table: pa.Table) -> bytes:
 
 
 class ColumnStates:
-    """The restored tables of one operator, until it takes them, and how many rows of which are in checkpoints."""
+    """The restored tables of one operator, until it takes them, and how many rows of each are in checkpoints."""
 
     def __init__(self, owner: str = "operator") -> None:
         self.owner = owner
         self._restored: dict[str, list[pa.Table]] = {}
-        #: by name, how many rows the last completed checkpoint has
+        #: by name, the number of rows in the last completed checkpoint
         self._confirmed: dict[str, int] = {}
-        #: by checkpoint, how many rows of which name it has
+        #: by checkpoint, its number of rows of each name
         self._captured: dict[int, dict[str, int]] = {}
 
     def restore(self, name: str, files: Iterable[bytes], key_groups: tuple[int, int], goes_on: bool = False) -> None:
@@ -150,24 +150,24 @@ class ColumnStates:
             self._confirmed[name] = mine.num_rows
 
     def capture_from(self, name: str, rows: int, checkpoint_id: int) -> int:
-        """The number of the first row that a checkpoint has to write of a table that only grows, and has `rows`."""
+        """Return the first row number that a checkpoint must write of an append-only table, which has `rows` rows."""
         self._captured.setdefault(checkpoint_id, {})[name] = rows
         return self._confirmed.get(name, 0)
 
     def confirm(self, checkpoint_id: int) -> None:
-        """The checkpoint completed: later ones add to it."""
+        """Note that the checkpoint completed: later ones add to it."""
         for captured in [one for one in sorted(self._captured) if one <= checkpoint_id]:
             self._confirmed.update(self._captured.pop(captured))
 
     def take_back(self, checkpoint_id: int) -> None:
-        """No checkpoint builds on that one: a savepoint's files are not the job's own."""
+        """Do not let checkpoints build on that one: a savepoint's files are not the job's own."""
         self._captured.pop(checkpoint_id, None)
 
     def take(self, name: str, about: str) -> pa.Table | None:
-        """The restored rows, or None when nothing was restored.
+        """Return the restored rows, or None if nothing was restored.
 
         Raises:
-            StateError: if they are of something else.
+            StateError: if the rows belong to something else.
         """
         tables = self._restored.pop(name, None)
         if tables is None:
@@ -185,7 +185,7 @@ class ColumnStates:
             raise StateError(f"{self.owner}: state {name!r} has columns of several types: {error}") from error
 
     def check_taken(self) -> None:
-        """Raise when no operator has taken a table, which would be lost."""
+        """Raise if the operator has left a restored table, which would be lost."""
         for name in self._restored:
             raise StateError(
                 f"{self.owner}: the snapshot holds state in columns ({name!r}), which this operator does not keep. "

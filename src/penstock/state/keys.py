@@ -1,13 +1,13 @@
-"""Which keys an operator takes, and what becomes of NaN (D1).
+"""Checks the keys of an operator, and makes all NaNs one key (D1).
 
-NaN is one key, as for Flink and Spark. For Python it equals nothing, itself included, so a dictionary would have an
-entry for each. `KeyGuard` puts `NAN` in the place of every NaN in a key, wherever it lies. `NAN` is still a float that
-is no number (`math.isnan` says so), but it equals itself, and it comes out of a pickle as the same object. NumPy
-scalars, some of which cannot be compared with Python's, become Python scalars.
+NaN is one key, as in Flink and Spark. In Python it equals nothing, not even itself, so a dictionary would have an entry
+for each. `KeyGuard` replaces every NaN in a key with `NAN`, however deeply nested. `NAN` is still a NaN float
+(`math.isnan` returns True), but it equals itself, and it is unpickled as the same object. NumPy scalars, some of which
+cannot be compared with Python's, become Python scalars.
 
-Keys without canonical bytes (`state.key_bytes`) are refused here, so that a program that runs on the heap runs on
-RocksDB, and at any parallelism. Canonical bytes name a class without its module. So an operator refuses keys of two
-classes with one name, which these bytes would not tell apart, and dataclasses that do not equal a copy.
+Keys without canonical bytes (`state.key_bytes`) are rejected here, so that a program that runs on the heap also runs on
+RocksDB, and at any parallelism. Canonical bytes name a class without its module. So an operator rejects keys of two
+classes with the same name, which these bytes would not distinguish, and dataclasses that do not equal a copy.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from penstock.base.types import Row
 from penstock.state.errors import StateError
 from penstock.state.key_bytes import NAN, NotANumber, is_numpy_scalar, key_bytes
 
-#: How many keys are remembered as good; past it they are forgotten, and checked again.
+#: How many valid keys to remember; beyond this, they are forgotten and checked again.
 _ADMITTED_MAX: Final = 1 << 18
 _GOOD: Final = frozenset({str, int, bool, bytes, type(None)})
 
 
 class RefusedKeyError(StateError):
-    """A key for which no state can be kept. `index` says which of the keys asked about it is."""
+    """A key that state cannot be kept for. `index` is its position among the checked keys."""
 
     def __init__(self, index: int, message: str) -> None:
         super().__init__(message)
@@ -42,18 +42,18 @@ class RefusedKeyError(StateError):
 
 
 class KeyGuard:
-    """Checks the keys of one operator; keys known to be good are checked many at a time."""
+    """Checks the keys of one operator; keys that are known to be valid are checked many at a time."""
 
     def __init__(self) -> None:
         self._admitted: set[Any] = set()
-        #: by qualified name, the classes of keys that are told apart by their names
+        #: by qualified name, the classes of keys that are identified by name
         self._classes: dict[str, type] = {}
 
     def admit(self, keys: list[Any]) -> list[Any]:
-        """The keys, with `NAN` for NaN; the very list when there is none.
+        """Return the keys, with `NAN` for NaN; the same list if nothing is replaced.
 
         Raises:
-            RefusedKeyError: for the first key that is refused.
+            RefusedKeyError: for the first key that is rejected.
         """
         if not keys or _are_plain(keys) or self._are_admitted(keys):
             return keys
@@ -73,7 +73,7 @@ class KeyGuard:
 
     def _admit_plain_tuples(self, keys: list[Any]) -> bool:
         try:
-            # Most are known where keys come again and again, and a look-up costs less than to look into a tuple.
+            # Where keys recur, most are known, and a look-up costs less than examining a tuple.
             new = list(filterfalse(self._admitted.__contains__, keys))
         except Exception:  # noqa: BLE001 - as above
             return False
@@ -102,7 +102,7 @@ class KeyGuard:
         return admitted
 
     def _note_classes(self, key: Any) -> None:
-        """Note the classes of enums and dataclasses in a key; raise for two of one name, and for unequal ones."""
+        """Note the classes of enums and dataclasses in a key; raises if two have one name, or a copy is not equal."""
         kind = type(key)
         if kind in _GOOD:
             return
@@ -130,13 +130,13 @@ class KeyGuard:
 
 
 def _are_plain(keys: Sequence[Any]) -> bool:
-    """Whether all keys are of types that hold no NaN, or all are floats without one; False for a closer look."""
+    """Return whether all keys are of types without NaN, or all are floats other than NaN; False for a closer look."""
     kinds = list(map(type, keys))
     if kinds.count(kinds[0]) < len(keys):
         return _GOOD.issuperset(kinds)
     if kinds[0] is float:
         total = sum(keys)
-        return bool(total == total)  # infinities may add up to NaN too: then the closer look finds none
+        return bool(total == total)  # infinities may add up to NaN as well; a closer look finds no NaN
     return kinds[0] in _GOOD
 
 
@@ -145,12 +145,12 @@ def _are_plain_tuples(keys: list[Any]) -> bool:
         return False
     try:
         return all(map(_are_plain, zip(*keys, strict=True)))
-    except (TypeError, ValueError):  # not all are tuples of one length
+    except (TypeError, ValueError):  # not all are tuples of the same length
         return False
 
 
 def with_one_nan(key: Any) -> Any:
-    """The key, with `NAN` for each NaN in it, and Python's scalars for NumPy's; the very key where there are none."""
+    """Return the key with `NAN` for each NaN, and Python scalars for NumPy's; the same key if nothing is replaced."""
     kind = type(key)
     if kind in _GOOD or kind is NotANumber:
         return key
@@ -188,5 +188,5 @@ def _dataclasswith_one_nan(key: Any) -> Any:
         return key
     made = copy.copy(key)
     for name, value in changed.items():
-        object.__setattr__(made, name, value)  # frozen ones too
+        object.__setattr__(made, name, value)  # works for frozen dataclasses as well
     return made

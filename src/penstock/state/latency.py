@@ -1,8 +1,8 @@
-"""How long a function's accesses to its keyed state take (Flink's `state.latency-track.*`).
+"""Measures how long a function's accesses to its keyed state take (Flink's `state.latency-track.*`).
 
-An access is a call of a method of a state that a function holds: `value()`, `add(…)`, `put(…)`. What operators do with
-state of their own, such as a window's contents, is done for whole batches, and is no access. Only one of some calls is
-timed. A state that is followed has a class of its own, made when it is opened; others know nothing of this.
+An access is a call of a method of a state that a function holds: `value()`, `add(…)`, `put(…)`. Operators process their
+own state, such as a window's contents, in whole batches, which are not accesses. Only one of several calls is timed. A
+tracked state has a class of its own, made when it is opened; other states are not affected.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from penstock.state.states import AggregatingState, ListState, MapState, Reducin
 S = TypeVar("S", bound=State)
 
 _APPENDING: Final = {"get": "Get", "add": "Add"}
-#: by kind of state, the word for it, and the word for each of its methods
+#: by kind of state, its name in metrics, and that of each method
 _NAMES: Final[dict[type[State], tuple[str, dict[str, str]]]] = {
     ValueState: ("valueState", {"value": "Get", "update": "Update"}),
     ListState: ("listState", {**_APPENDING, "add_all": "AddAll", "update": "Update"}),
@@ -43,11 +43,11 @@ _CLEAR: Final = "stateClearLatency"
 
 
 class StateLatency:
-    """Follows the states of one operator in one subtask; see the module's text.
+    """Tracks the states of one operator in one subtask; see the module docstring.
 
     Args:
-        sample_interval: of how many calls of a kind one is timed; the first is.
-        history_size: how many times of a kind are remembered.
+        sample_interval: of this many calls of a kind one is timed, starting with the first.
+        history_size: how many durations of a kind to remember.
         steady_ns: a clock (ns) that never goes back.
     """
 
@@ -58,7 +58,7 @@ class StateLatency:
         self._histograms: dict[str, SlidingHistogram] = {}
 
     def follow(self, name: str, state: S) -> S:
-        """The state, which is timed from now on."""
+        """Track a state from now on, and return it."""
         kind, methods = next(names for of, names in _NAMES.items() if isinstance(state, of))
         metrics = {method: f"{kind}{what}Latency" for method, what in methods.items()} | {"clear": _CLEAR}
         cls = type(state)
@@ -68,7 +68,7 @@ class StateLatency:
         return state
 
     def figures(self) -> dict[str, HistogramFigures]:
-        """By `<state>.<metric>`: times (ns) of what was called."""
+        """Return the durations (ns) of the calls so far, by `<state>.<metric>`."""
         return {name: histogram.figures() for name, histogram in self._histograms.items() if histogram.count}
 
     def _timed(self, method: Callable[..., Any], name: str) -> Callable[..., Any]:

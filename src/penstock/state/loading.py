@@ -1,17 +1,17 @@
-"""Unpickling state by today's classes, and mending instances where fields came or went (H4).
+"""Unpickles state with the current classes, and converts instances whose fields were added or removed (H4).
 
-A state file says which classes it holds, and the fields that these had. When nothing about them has changed, which is
-the rule, plain `pickle.loads` loads the values. Otherwise:
+A state file lists its classes, and the fields that they had. If none of these have changed, which is the usual case,
+plain `pickle.loads` loads the values. Otherwise:
 
 - A registered class (see `migrations`) is replaced by its successor.
-- A class that cannot be found is an error that says which state needs it, and what to do.
-- An instance of a dataclass gets the defaults of its new fields, and loses those that the class has lost; a new field
-  without default is an error.
-- The fields of a NamedTuple, which is pickled by position, are dealt out by name.
-- Classes with `__setstate__` or `__reduce__` of their own see to themselves.
+- A missing class raises an error that names the state that needs it, and says what to do.
+- An instance of a dataclass gets the defaults of new fields, and loses removed fields; a new field without default
+  is an error.
+- The fields of a NamedTuple, which is pickled by position, are assigned by name.
+- Classes with their own `__setstate__` or `__reduce__` handle changes themselves.
 
-A file that says nothing (one that another tool wrote) is loaded by the same rules as far as possible. There the fields
-that a NamedTuple had are taken for the first ones of today's.
+A file without such a list (written by another tool) is loaded by the same rules as far as possible. The old fields of a
+NamedTuple are then assumed to be the first of its current fields.
 """
 
 from __future__ import annotations
@@ -30,15 +30,16 @@ from penstock.state.keys import with_one_nan
 from penstock.state.shapes import Shapes, are_as_before, find_class
 from penstock.state.stand_ins import dataclass_stand_in, function_stand_in, script_class, tuple_stand_in
 
-#: The opcode with which every class or function comes into a pickle of protocol 4 and above.
+#: The opcode that brings every class or function into a pickle of protocol 4 and above.
 STACK_GLOBAL: Final = b"\x93"
-#: Where cloudpickle keeps what rebuilds classes: those without a name, and in older files those of the user's script.
+#: The module with which cloudpickle rebuilds classes: unnamed ones, and in older files the classes of the user's
+#: script.
 CLOUDPICKLE: Final = "cloudpickle.cloudpickle"
 SCRIPT: Final = "__main__"
 
 
 class StateLoader:
-    """Loads the files of one state. `has_changed` says whether any value came out different from what was written."""
+    """Loads the files of one state. `has_changed`: whether any loaded value differs from the written one."""
 
     def __init__(
         self,
@@ -52,26 +53,26 @@ class StateLoader:
         self._where = f"{owner}: state {state!r}"
         self._max_parallelism = max_parallelism
         self._migrations = dict(migrations or {})
-        #: of files that do not tell
+        #: for files that do not list theirs
         self._shapes: Shapes = dict(shapes or {})
 
     def for_file(self, shapes: Shapes | None) -> Callable[[bytes], Any]:
-        """What loads the pickles of a file of these shapes."""
+        """Return the function that loads the pickles of a file with these shapes."""
         if shapes is not None and not self._concerns(shapes) and are_as_before(shapes):
             return pickle.loads
         return _CarefulLoads(self, self._shapes if shapes is None else shapes, shapes is not None)
 
     def _concerns(self, shapes: Shapes) -> bool:
-        """Whether anything of these shapes, or a class of the user's script, is registered."""
+        """Return whether one of these shapes, or a class of the user's script, is registered."""
         return any(path in shapes or path.startswith(f"{SCRIPT}:") for path in self._migrations)
 
     def check_key(self, key: Any, key_group: int) -> None:
-        """Raise when a key of a changed class no longer belongs where it lies."""
+        """Raise if a key of a changed class no longer belongs to its key group."""
         if self.has_changed and key_group_of(key, self._max_parallelism) != key_group:
             raise self.other_key(key)
 
     def renewed_key(self, key: Any, key_group: int) -> Any:
-        """A key of a file of an older version, as it is now; raises when it does not belong there any more."""
+        """Return the current form of a key from an older version's file; raises if its key group has changed."""
         if is_plain(key):
             return key
         key = with_one_nan(key)
@@ -80,7 +81,7 @@ class StateLoader:
         return key
 
     def older_key(self, key: Any) -> StateError:
-        """The error for a key that an older release had elsewhere."""
+        """Return the error for a key that an older release put into another key group."""
         return StateError(
             f"{self._where}: an older release of Penstock wrote it, which treated keys such as {key!r} (of type "
             f"{type(key).__qualname__}) as equal to others and put them into other key groups. Start the program "
@@ -89,7 +90,7 @@ class StateLoader:
         )
 
     def other_key(self, key: Any) -> StateMigrationError:
-        """The error for a key that would not be found again."""
+        """Return the error for a key that would not be found again."""
         return StateMigrationError(
             f"{self._where}: its keys are instances of {type(key).__qualname__}, whose name or fields changed, so that "
             "they hash differently; the class of a key must not change: restore its old name and fields, or read the "
@@ -97,7 +98,7 @@ class StateLoader:
         )
 
     def gone(self, module: str, name: str, error: Exception) -> StateMigrationError:
-        """The error for a class that cannot be found."""
+        """Return the error for a class that cannot be found."""
         return StateMigrationError(
             f"{self._where} holds instances of class {name!r} of module {module!r}, which no longer exists "
             f"({error}): restore it, or register its successor with "
@@ -105,7 +106,7 @@ class StateLoader:
         )
 
     def no_default(self, cls: type, field: str) -> StateMigrationError:
-        """The error for a field of which a snapshot has no value."""
+        """Return the error for a new field without a default, which has no value in a snapshot."""
         return StateMigrationError(
             f"{self._where}: field {field!r} of class {cls.__qualname__!r} of module {cls.__module__!r} is new and has "
             f"no default: give it one, or register a function that makes the new object with "
@@ -113,7 +114,7 @@ class StateLoader:
         )
 
     def unreadable(self, error: Exception) -> StateMigrationError:
-        """The error for whatever else a changed class raised."""
+        """Return the error for any other exception that a changed class raised."""
         return StateMigrationError(
             f"{self._where}: a value can no longer be read: {type(error).__name__}: {error}; if its class has changed, "
             "register a function that makes the new object from the old values with "
@@ -121,19 +122,19 @@ class StateLoader:
         )
 
     def successor_of(self, path: str) -> Callable[..., Any] | None:
-        """What a class was registered to become."""
+        """Return the registered successor of a class, or None."""
         return self._migrations.get(path)
 
 
 class _CarefulLoads:
-    """Loads the pickles of a file some of whose classes may have changed."""
+    """Loads the pickles of a file in which some classes may have changed."""
 
     def __init__(self, loader: StateLoader, shapes: Shapes, knows_all: bool) -> None:
         self.found: dict[tuple[str, str], Any] = {}
         self._loader = loader
         self._shapes = shapes
         self._knows_all = knows_all
-        #: instances whose attributes may still come
+        #: instances that may still receive attributes
         self._drafts: list[Any] = []
 
     def __call__(self, data: bytes) -> Any:
@@ -145,7 +146,7 @@ class _CarefulLoads:
         return value
 
     def find(self, module: str, name: str) -> Any:
-        """What stands for the class or function that a pickle names."""
+        """Return the class or function that a pickle names, or its replacement."""
         found = self.found[module, name] = self._resolve(module, name)
         return found
 
@@ -163,7 +164,7 @@ class _CarefulLoads:
         return self._stand_in(found, self._shapes.get(path)) if isinstance(found, type) else found
 
     def _registered(self, path: str) -> type | None:
-        """What stands for a class that is registered."""
+        """Return the replacement for a registered class; None if the class is not registered."""
         successor = self._loader.successor_of(path)
         if successor is None:
             return None
@@ -171,7 +172,7 @@ class _CarefulLoads:
         if not isinstance(successor, type):
             return function_stand_in(successor, self._drafts)
         fields = self._shapes.get(path)
-        # Of a class of the user's script nothing is known.
+        # The fields of a class of the user's script are unknown.
         if fields is None and dataclasses.is_dataclass(successor):
             return dataclass_stand_in(successor, None, self._drafts, self._loader.no_default, self._on_change)
         return self._stand_in(successor, fields)
@@ -184,7 +185,7 @@ class _CarefulLoads:
         return found
 
     def _stand_in(self, cls: type, before: tuple[str, ...] | None) -> type:
-        """The class itself where its instances need no check, else one that checks and converts them."""
+        """Return the class itself if its instances need no check, else a class that checks and converts them."""
         fields = class_fields(cls)
         if fields is None or before == fields or (before is None and self._knows_all):
             return cls

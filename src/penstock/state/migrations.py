@@ -1,18 +1,18 @@
-"""What became of classes whose instances lie in snapshots as pickles (H4).
+"""Migrations of classes whose instances are pickled in snapshots (H4).
 
-A class that was moved or renamed is registered with the new class. One that was deleted, or changed beyond what the
-loader can convert (see `penstock.state.loading`), is registered with a function that makes something else of it:
+Register a moved or renamed class with the new class. Register a class that was deleted, or changed beyond what the
+loader can convert (see `penstock.state.loading`), with a function that builds a replacement:
 
 >>> class Visit:
 ...     pass
 >>> register("old.module:Visit", Visit)
 
-The loader calls the function with the old attributes as keyword arguments. Where the pickle holds arguments (a
-NamedTuple's fields in order, those of a `__reduce__`), it calls the function with these. From attributes it makes an
-instance of an ordinary class, one with a `__dict__`; from arguments, anything. The next checkpoint writes entries that
-came through the registry again, so a registration is needed for one run only.
+The loader calls the function with the old attributes as keyword arguments. If the pickle holds arguments (a
+NamedTuple's fields in order, or the arguments of a `__reduce__`), it calls the function with these. From attributes,
+the function builds an instance of an ordinary class, one with a `__dict__`; from arguments, anything. The next
+checkpoint writes migrated entries again, so a registration is needed for one run only.
 
-What is registered when the program is executed goes to the workers with it.
+Registrations made before the program is executed are sent to the workers with it.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _registered: dict[str, Callable[..., Any]] = {}
 
 
 def register(path: str, successor: Callable[..., Any]) -> None:
-    """Let the class that pickles name `path`, as `module:qualified name`, be another class, or made by a function.
+    """Register the successor of the class that pickles name `path` (`module:qualified name`): a class or a function.
 
-    Registering a path again replaces what it was registered with.
+    Registering a path again replaces its successor.
 
     Raises:
         ValueError: if the path has another form.
@@ -44,10 +44,10 @@ def register(path: str, successor: Callable[..., Any]) -> None:
 
 
 def unregister(path: str) -> None:
-    """Forget a registration, when there is one."""
+    """Remove a registration, if there is one."""
     _registered.pop(path, None)
 
 
 def registered() -> dict[str, Callable[..., Any]]:
-    """All registrations, by path; a copy."""
+    """Return a copy of all registrations, by path."""
     return dict(_registered)

@@ -1,11 +1,12 @@
-"""Operator state: what belongs to a subtask rather than to a key (D2). The modes say how it is redistributed.
+"""Operator state, which belongs to a subtask rather than to a key (D2). The mode says how it is redistributed.
 
-`split` lists are dealt out item by item when the parallelism changes, `union` lists go whole to every subtask,
-`broadcast` maps are the same everywhere. `committable` lists are dealt out by the subtask that wrote them. They hold
-what a sink has prepared, so nothing of them is left once a subtask has finished and its last checkpoint is complete.
+When the parallelism changes, `split` lists are distributed item by item. `union` lists go whole to every subtask,
+`broadcast` maps are the same everywhere. `committable` lists are distributed by the subtask that wrote them. They hold
+the prepared committables of a sink, so nothing of them remains once a subtask has finished and its last checkpoint is
+complete.
 
-Names are those of one operator, whatever the mode. A restored state that the operator does not ask for stays in later
-snapshots.
+A name identifies one state of an operator, whatever its mode. A restored state that the operator does not request stays
+in later snapshots.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class OperatorListState(Generic[T]):
         self.items: list[T] = []
 
     def get(self) -> list[T]:
-        """The items; a copy."""
+        """Return a copy of the items."""
         return list(self.items)
 
     def add(self, value: T) -> None:
@@ -66,16 +67,16 @@ class OperatorStateBackend:
         self._owner = owner
         self._lists: dict[str, OperatorListState[Any]] = {}
         self._maps: dict[str, BroadcastState[Any, Any]] = {}
-        #: The checkpoint that the job began from or recovered from, also when it held nothing for this operator.
+        #: The checkpoint that the job started or recovered from, even if it held nothing for this operator.
         self.restored_checkpoint_id: int | None = None
 
     @property
     def is_restored(self) -> bool:
-        """Whether the job began from a checkpoint or a savepoint."""
+        """Whether the job started from a checkpoint or a savepoint."""
         return self.restored_checkpoint_id is not None
 
     def list_state(self, name: str, mode: str = SPLIT_MODE) -> OperatorListState[Any]:
-        """The list of that name, made when it is new; `mode` is split, union or committable.
+        """Return the list of that name, created if missing; `mode` is split, union or committable.
 
         Raises:
             StateError: if the name belongs to a state of another mode.
@@ -89,7 +90,7 @@ class OperatorStateBackend:
         return state
 
     def broadcast_state(self, name: str) -> BroadcastState[Any, Any]:
-        """The broadcast map of that name, made when it is new; raises as `list_state` does."""
+        """Return the broadcast map of that name, created if missing; raises like `list_state`."""
         state = self._maps.get(name)
         if state is None:
             self._refuse_other_mode(name, BROADCAST_MODE)
@@ -112,9 +113,9 @@ class OperatorStateBackend:
             self.list_state(name, mode).items.extend(items)
 
     def capture(self) -> list[OperatorCapture]:
-        """All states as they are now, except empty lists.
+        """Return captures of the current states, except empty lists.
 
-        An empty map is captured: a subtask that has seen no broadcast is told from one that has left nothing.
+        An empty map is captured, to distinguish a subtask that has seen no broadcast from one that has left nothing.
         """
         lists = [self._capture(state) for state in self._lists.values() if state.items]
         return [*lists, *(state.capture(self._owner) for state in self._maps.values())]
@@ -129,26 +130,26 @@ class OperatorStateBackend:
 class OperatorStateStore:
     """The operator states of one operator, by descriptor (PyFlink's OperatorStateStore, and Flink's list states).
 
-    Each method gives the state that was restored, or an empty one; the same one at every call. All raise `StateError`
-    when the name belongs to a state that is redistributed in another way.
+    Each method returns the restored state, or an empty one; every call returns the same object. All raise `StateError`
+    if the name belongs to a state with another redistribution mode.
     """
 
     def __init__(self, backend: OperatorStateBackend) -> None:
         self._backend = backend
 
     def get_list_state(self, state_descriptor: ListStateDescriptor) -> OperatorListState[Any]:
-        """A list that is dealt out: at another parallelism every subtask gets about the same number of all items."""
+        """Return a list that is split: at another parallelism, every subtask gets about the same number of items."""
         return self._backend.list_state(_name(state_descriptor, ListStateDescriptor), SPLIT_MODE)
 
     def get_union_list_state(self, state_descriptor: ListStateDescriptor) -> OperatorListState[Any]:
-        """A list that gives every subtask the items of all subtasks, at every restore.
+        """Return a list that gives every subtask the items of all subtasks, at every restore.
 
         Keep only this subtask's own items, or they multiply from restore to restore.
         """
         return self._backend.list_state(_name(state_descriptor, ListStateDescriptor), UNION_MODE)
 
     def get_broadcast_state(self, state_descriptor: MapStateDescriptor) -> BroadcastState[Any, Any]:
-        """A map that is the same in every subtask, as its writer must see to; each subtask is given one whole copy."""
+        """Return a map that its writer must keep identical in every subtask; each subtask is given one whole copy."""
         return self._backend.broadcast_state(_name(state_descriptor, MapStateDescriptor))
 
 

@@ -1,8 +1,8 @@
-"""Which classes the pickles of a state file name, and the fields that these had (H4).
+"""The classes that the pickles of a state file name, with the fields that they had (H4).
 
-They are found as a by-product: unpickling what was captured looks every class up once. A shape is the names of a
-dataclass's or NamedTuple's fields, or None for another class. Classes that cloudpickle writes out in full, because no
-name finds them, are not among them.
+They are a by-product of unpickling captured state, which looks up every class once. A shape is the field names of a
+dataclass or NamedTuple, or None for any other class. Classes that cloudpickle serializes by value, because they cannot
+be imported, are not included.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 from penstock.base.class_types import class_fields
 
-#: By `module:qualified name`.
+#: Shapes by `module:qualified name`.
 Shapes = dict[str, tuple[str, ...] | None]
 
 
@@ -32,13 +32,13 @@ class _Recorder(pickle.Unpickler):
 
 
 def loads_with_shapes(data: bytes) -> tuple[Any, Shapes]:
-    """The object that was pickled, and the shapes of the classes that its pickle names."""
+    """Return the unpickled object, and the shapes of the classes that its pickle names."""
     recorder = _Recorder(data)
     return recorder.load(), recorder.shapes
 
 
 def find_class(module: str, name: str) -> Any:
-    """What a pickle would get for a name; raises what looking it up raises."""
+    """Look up a class by name as unpickling does; raises the errors of the lookup."""
     found: Any = import_module(module)
     for part in name.split("."):
         found = getattr(found, part)
@@ -46,7 +46,7 @@ def find_class(module: str, name: str) -> Any:
 
 
 def are_as_before(shapes: Shapes) -> bool:
-    """Whether today's program has all these classes, with these fields."""
+    """Return whether today's program has all these classes, with these fields."""
     for path, fields in shapes.items():
         try:
             found = find_class(*path.split(":"))
@@ -58,7 +58,7 @@ def are_as_before(shapes: Shapes) -> bool:
 
 
 def merged(shapes: list[Shapes | None]) -> Shapes | None:
-    """The shapes of several files; None when one does not tell, or two of them tell different things."""
+    """Merge the shapes of several files; None if the shapes of one are unknown, or two conflict."""
     union: Shapes = {}
     for one in shapes:
         if one is None or any(union.get(path, fields) != fields for path, fields in one.items()):
@@ -68,5 +68,5 @@ def merged(shapes: list[Shapes | None]) -> Shapes | None:
 
 
 def shapes_from_json(parts: Mapping[str, list[str] | None]) -> Shapes:
-    """Shapes as they were before they became JSON."""
+    """Convert shapes back from JSON."""
     return {path: None if fields is None else tuple(fields) for path, fields in parts.items()}

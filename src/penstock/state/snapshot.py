@@ -1,14 +1,14 @@
-"""What a snapshot captures, and its bytes: Arrow IPC, so that pandas or Spark can read a savepoint (H5).
+"""The contents of a snapshot, encoded as Arrow IPC so that pandas or Spark can read a savepoint (H5).
 
 A keyed state is a *history* of files, each a table of rows (key_group, operation, key, namespace, value). Files apply
-in order; an operation puts an entry, removes an entry, or drops a whole namespace. A history of one file with puts only
+in order; an operation puts an entry, removes an entry, or drops a whole namespace. A history of one file with only puts
 is a full snapshot. An operator state is a table of rows (value). Keys, namespaces and values are pickled bytes. The
 Arrow schema of keyed state has two keys in its metadata. `penstock.classes` holds, as JSON, the classes that the
 pickles name, with the fields of dataclasses and NamedTuples (`state.shapes`). `penstock.keys` holds the version of
-`state.key_bytes` by which keys went to their groups.
+`state.key_bytes` that assigned the keys to key groups.
 
-What is captured is safe from what user code changes afterwards (see `state.frozen`, G7). Working out key groups,
-building the Arrow bytes and writing them happen in the background.
+Captured state is safe from later changes by user code (see `state.frozen`, G7). Key groups are computed, and the Arrow
+bytes built and written, in the background.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ REMOVE: Final = 1
 DROP_NAMESPACE: Final = 2
 
 _CLASSES: Final = b"penstock.classes"
-#: Which canonical bytes the key groups of a file follow; files from before there were versions have none.
+#: The version of the canonical bytes that determine the key groups of a file; missing in files that predate versions.
 _KEYS: Final = b"penstock.keys"
 KEYS_VERSION: Final = b"2"
 _NO_NAMESPACE: Final = b""
@@ -54,10 +54,10 @@ Entries = dict[Any, dict[Any, Any]]
 
 @dataclass
 class KeyedCapture:
-    """The changes of one keyed state, frozen.
+    """The frozen changes of one keyed state.
 
-    `schema` is the text of `schema.declared`. When it differs from that of the history before, the changes are the
-    whole state; `is_whole` says so too.
+    They are the whole state if `is_whole` is set, or if `schema`, the text of `schema.declared`, differs from the
+    schema of the preceding history.
     """
 
     name: str
@@ -66,12 +66,12 @@ class KeyedCapture:
     is_whole: bool = False
 
     def to_bytes(self, max_parallelism: int) -> bytes:
-        """The changes as an Arrow IPC stream; drops first."""
+        """Encode the changes as an Arrow IPC stream, drops first."""
         (dropped, written), shapes = thaw(self.frozen)
         rows = KeyedRows()
         for namespace in dropped:
             rows.add(-1, DROP_NAMESPACE, b"", dumps(namespace), b"")
-        # Timers are thousands of namespaces with a key each, so what is put is gathered first.
+        # Timers have thousands of namespaces with one key each, so gather the puts first.
         keys: list[Any] = []
         values: list[Any] = []
         namespaces: list[bytes] = []
@@ -90,7 +90,7 @@ class KeyedCapture:
         writer.write_changes(self.name, self.schema, self.is_whole, self.to_bytes(writer.max_parallelism))
 
     def discard(self) -> None:
-        """Nothing to do: it is only in memory."""
+        """Do nothing: the capture is only in memory."""
 
 
 @dataclass
@@ -107,7 +107,7 @@ class OperatorCapture:
         return len(self.items)
 
     def to_bytes(self) -> bytes:
-        """The items as an Arrow IPC stream."""
+        """Encode the items as an Arrow IPC stream."""
         return operator_bytes(self.items)
 
     def store_in(self, writer: CaptureWriter) -> None:
@@ -115,16 +115,16 @@ class OperatorCapture:
         writer.write_list(self.name, self.mode, self.count, self.to_bytes())
 
     def discard(self) -> None:
-        """Nothing to do: it is only in memory."""
+        """Do nothing: the capture is only in memory."""
 
 
 def operator_bytes(items: list[bytes]) -> bytes:
-    """The items of a state that has no keys, as an Arrow IPC stream; `read_operator` reads them."""
+    """Encode the items of a state without keys as an Arrow IPC stream, which `read_operator` reads."""
     return _ipc([_bytes_column(items)], _OPERATOR_SCHEMA)
 
 
 class KeyedRows:
-    """Rows of a keyed state, gathered by column."""
+    """Rows of a keyed state, collected by column."""
 
     def __init__(self) -> None:
         self._columns: tuple[list[int], list[int], list[bytes], list[bytes], list[bytes]] = ([], [], [], [], [])
@@ -145,7 +145,7 @@ class KeyedRows:
         namespaces: Sequence[bytes],
         values: Sequence[bytes],
     ) -> None:
-        """Many rows with the same operation."""
+        """Add many rows with the same operation."""
         columns = self._columns
         columns[0].extend(key_groups)
         columns[1].extend([operation] * len(key_groups))
@@ -163,7 +163,7 @@ class KeyedRows:
         return _ipc(columns + [_bytes_column(column) for column in binary], schema)
 
 
-# Columns are built from their buffers: faster than from Python values, and `pyarrow.array` would import pandas.
+# Columns are built from buffers: this is faster than from Python values, and `pyarrow.array` would import pandas.
 
 
 def _bytes_column(items: list[bytes]) -> Any:
@@ -195,9 +195,9 @@ def _columns_and_about(data: bytes) -> tuple[list[list[Any]], AboutFile]:
 
 
 class AboutFile(NamedTuple):
-    """What a file of keyed state says of itself.
+    """The metadata of a keyed state file.
 
-    `shapes`: the classes that its pickles name; None when it does not tell. `keys_version`: see the module's text.
+    `shapes`: the classes that its pickles name; None if unknown. `keys_version`: see the module docstring.
     """
 
     shapes: Shapes | None
@@ -211,17 +211,17 @@ def _about(schema: Any) -> AboutFile:
 
 
 def about_keyed(data: bytes) -> AboutFile:
-    """What one file says of itself."""
+    """Return the metadata of a file."""
     return _about(pa.ipc.open_stream(pa.BufferReader(data)).schema)
 
 
 def shapes_in(schema: Any) -> Shapes | None:
-    """The classes that the pickles of a file name, by the file's Arrow schema; None for one that does not tell."""
+    """Return the classes that the pickles of a file name, from its Arrow schema; None if unknown."""
     return _about(schema).shapes
 
 
 def iterate_keyed(data: bytes, rows_max: int = 4096) -> Iterator[tuple[int, int, bytes, bytes, bytes]]:
-    """The rows of one file; at most `rows_max` of them are Python objects at a time."""
+    """Yield the rows of one file; at most `rows_max` of them are Python objects at a time."""
     for batch in pa.ipc.open_stream(pa.BufferReader(data)):
         for begin in range(0, batch.num_rows, rows_max):
             yield from zip(*(c.to_pylist() for c in batch.slice(begin, rows_max).columns), strict=True)
@@ -230,7 +230,7 @@ def iterate_keyed(data: bytes, rows_max: int = 4096) -> Iterator[tuple[int, int,
 def read_keyed(
     files: Iterable[bytes], first_key_group: int, last_key_group: int, loader: StateLoader | None = None
 ) -> Entries:
-    """The entries that a history leaves, by namespace, of the key groups in the range, both ends included.
+    """Apply a history and return the resulting entries of a range of key groups (both ends included), by namespace.
 
     A `loader` converts classes that have changed since, or names them in a `StateMigrationError`.
     """
@@ -259,7 +259,7 @@ def _apply(
     loader: StateLoader | None,
     renewed: Callable[[Any, int], Any] | None,
 ) -> None:
-    """Do to the entries what the rows of a file say. `renewed`: what the keys of an older file go through."""
+    """Apply the rows of a file to the entries. `renewed` converts the keys of an older file."""
     last_namespace_data, namespace = _NO_NAMESPACE, None
     for group, operation, key_data, namespace_data, value in zip(*columns, strict=True):
         if namespace_data != last_namespace_data:
@@ -279,7 +279,7 @@ def _apply(
 
 
 def merge_keyed(files: Iterable[bytes]) -> bytes:
-    """One file that says the same as a history; values stay as they are."""
+    """Merge a history into one equivalent file, keeping the pickled values."""
     loads = pickle.loads
     entries: dict[Any, dict[Any, tuple[int, bytes, bytes, bytes]]] = {}
     all_shapes: list[Shapes | None] = []
@@ -307,6 +307,6 @@ def merge_keyed(files: Iterable[bytes]) -> bytes:
 
 
 def read_operator(data: bytes, loads: Callable[[bytes], Any] = pickle.loads) -> list[Any]:
-    """The items of an operator state."""
+    """Return the items of an operator state."""
     (items,) = _columns(data)
     return [loads(item) for item in items]

@@ -1,10 +1,10 @@
-"""What takes the place of a changed class while instances of it are unpickled (H4).
+"""Replacements for changed classes while their instances are unpickled (H4).
 
-A pickle makes an instance by calling its class's `__new__`, and then hands it its attributes. A stand-in is a class
-with a `__new__`, and where needed a `__setstate__`, that make an instance of today's class from what the pickle holds.
+Unpickling creates an instance with its class's `__new__`, then passes it its attributes. A stand-in is a class whose
+`__new__`, and `__setstate__` where needed, create an instance of today's class from the pickled data.
 
-Attributes may never come: an instance without any has none in its pickle. So instances that wait for them are put
-into `drafts`, and the code that unpickles gives those that are left an empty set of attributes.
+The attributes may never arrive: the pickle of an instance without attributes has none. So instances that wait for
+attributes are kept in `drafts`, and the unpickling code passes an empty set of attributes to those that remain.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ NoDefault = Callable[[type, str], StateMigrationError]
 
 
 def tuple_stand_in(cls: type, before: tuple[str, ...], no_default: NoDefault, on_change: Callable[[], None]) -> type:
-    """For a NamedTuple whose fields were `before`."""
+    """Return a stand-in for a NamedTuple whose fields were `before`."""
     fields: tuple[str, ...] = getattr(cls, "_fields", ())
     defaults: dict[str, Any] = getattr(cls, "_field_defaults", {})
     position = {name: index for index, name in enumerate(before)}
@@ -48,7 +48,10 @@ def dataclass_stand_in(
     no_default: NoDefault,
     on_change: Callable[[], None],
 ) -> type:
-    """For a dataclass whose fields were `before`, or are unknown; the class itself when it pickles in its own way."""
+    """Return a stand-in for a dataclass whose fields were `before`, or are unknown.
+
+    Returns the class itself if it customizes pickling.
+    """
     is_positional = vars(cls).get("__getstate__") is getattr(dataclasses, "_dataclass_getstate", _MISSING)
     if not is_positional and (hasattr(cls, "__setstate__") or _reduces_itself(cls)):
         return cls
@@ -71,7 +74,7 @@ def dataclass_stand_in(
                 on_change()
         _set(draft, "__class__", cls)
         for name, field in fields.items():
-            # A class's own attribute of the name is the default, and belongs to no instance.
+            # A class attribute of that name is the default, and belongs to no instance.
             if name not in getattr(draft, "__dict__", ()) and not (name in slots and hasattr(draft, name)):
                 on_change()
                 _set(draft, name, _default(cls, field, no_default))
@@ -80,7 +83,7 @@ def dataclass_stand_in(
 
 
 def function_stand_in(function: Callable[..., Any], drafts: list[Any]) -> type:
-    """For a class whose instances a function rebuilds, from the arguments or else the attributes in the pickle."""
+    """Return a stand-in whose instances a function rebuilds, from the pickled arguments or else the attributes."""
 
     def make(stand_in: type, *args: Any, **keywords: Any) -> Any:
         if args or keywords:
@@ -92,7 +95,7 @@ def function_stand_in(function: Callable[..., Any], drafts: list[Any]) -> type:
     def become(draft: Any, state: Any) -> None:
         _discard(drafts, draft)
         made = function(**_attributes(state, ()))
-        # Others may refer to the draft already, so it turns into what was made rather than giving way to it.
+        # Other objects may already refer to the draft, so it becomes the new object instead of being replaced.
         _set(draft, "__class__", type(made))
         _set(draft, "__dict__", vars(made))
 
@@ -100,7 +103,7 @@ def function_stand_in(function: Callable[..., Any], drafts: list[Any]) -> type:
 
 
 def script_class(name: str, found: Any, stand_in_for: Callable[[str], type | None]) -> Any:
-    """For the functions with which cloudpickle rebuilds the classes of the user's script."""
+    """Wrap the cloudpickle functions that rebuild classes of the user's script, so that they return stand-ins."""
     if name == "_make_skeleton_class":
 
         def make(metaclass: Any, class_name: str, *others: Any) -> Any:
@@ -110,7 +113,7 @@ def script_class(name: str, found: Any, stand_in_for: Callable[[str], type | Non
     if name == "_class_setstate":
 
         def fill(cls: type, state: Any) -> Any:
-            # What the script's class was made from must not go into the class that is there instead.
+            # Do not apply the state of the script's class to the class that replaces it.
             return cls if stand_in_for(cls.__name__) is cls else found(cls, state)
 
         return fill
@@ -118,7 +121,7 @@ def script_class(name: str, found: Any, stand_in_for: Callable[[str], type | Non
 
 
 def _attributes(state: Any, names: tuple[str, ...]) -> dict[str, Any]:
-    """By name, what a pickle holds of an instance: of its dictionary, its slots, or its fields in order."""
+    """Return an instance's pickled attributes by name, from its dictionary, its slots, or its fields in order."""
     if isinstance(state, list):
         return dict(zip(names, state, strict=False))
     attributes: dict[str, Any] = {}

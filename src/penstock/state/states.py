@@ -1,11 +1,11 @@
-"""Keyed state as user code holds it: value, list, map, reducing and aggregating state (D1).
+"""Keyed state for user code: value, list, map, reducing and aggregating state (D1).
 
-Each object reads the backend's current key on every access, so that only that key's state can be reached. User code
-may keep and change what it read; only `update`, `add` and `put` promise to store it.
+Each object looks up the backend's current key on every access, so only that key's state is accessible. User code may
+keep and change objects that it has read; only `update`, `add` and `put` are guaranteed to store changes.
 
-`ListState.get` returns a list, and `keys`, `items` and `values` of a map return views, both of the contents at the time
-of the call: later changes of the state do not show in them. They can be read any number of times. Their values are the
-state's own objects, not copies. The order of a map's entries differs between backends.
+`ListState.get` returns a list; the `keys`, `items` and `values` of a map return views. Both show the contents at the
+time of the call, not later changes of the state, and can be read any number of times. Their values are the state's own
+objects, not copies. The order of a map's entries differs between backends.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ IN = TypeVar("IN", contravariant=True)
 OUT = TypeVar("OUT", covariant=True)
 ITEM = TypeVar("ITEM", covariant=True)
 _MISSING: Any = object()
-#: The items of a view that its text shows.
+#: The maximum number of items in the repr of a view.
 _SHOWN_MAX: Final = 20
 
 
@@ -39,25 +39,25 @@ class _NoKey:
         )
 
 
-#: The current key while there is none: using it to look something up raises `StateError`.
+#: The current key when none is set; looking something up with it raises `StateError`.
 NO_KEY: Any = _NoKey()
 
 
 class KeyHolder(Protocol):
-    """What says which key is current: a keyed state backend."""
+    """Provides the current key: a keyed state backend."""
 
     @property
     def current_key(self) -> Any: ...
 
 
 class Sampled(Protocol):
-    """A state of user code."""
+    """A state of user code that provides a sample value."""
 
     def sample(self) -> Iterable[Any]: ...
 
 
 class EntryTable(Protocol):
-    """The table that holds a state's entries, as far as the state uses it; see `state.backend`."""
+    """The part of a table that a state uses to access its entries; see `state.backend`."""
 
     @property
     def is_next_whole(self) -> bool: ...
@@ -68,16 +68,16 @@ class EntryTable(Protocol):
 
 
 class StateView(Collection[ITEM]):
-    """The keys, values or pairs of a map at the time of the call; it can be read any number of times.
+    """The keys, values or pairs of a map at the time of the call; readable any number of times.
 
-    `len` and `in` work as well. On RocksDB a large map stays on disk, and each pass and each `len` reads it. All passes
-    have the same order, which is not defined otherwise.
+    Supports `len` and `in`. On RocksDB, a large map stays on disk, and each pass and each `len` reads it. All passes
+    have the same, otherwise unspecified order.
     """
 
     __slots__ = ("_items",)
 
     def __init__(self, items: Collection[ITEM]) -> None:
-        #: in an order of its own; nothing changes it
+        #: in an unspecified order; never modified
         self._items = items
 
     def __iter__(self) -> Iterator[ITEM]:
@@ -100,7 +100,7 @@ class StateView(Collection[ITEM]):
 
 
 class State:
-    """Base of all keyed states."""
+    """Base class of keyed states."""
 
     __slots__ = ("_backend", "_changed", "_entries", "_table")
 
@@ -111,26 +111,26 @@ class State:
         self._changed = table.changed(None)
 
     def clear(self) -> None:
-        """Remove the state of the current key."""
+        """Remove the current key's state."""
         key = self._backend.current_key
         self._entries.pop(key, None)
-        self._changed.add(key)  # raises where no key is current; `pop` does not when nothing is there
+        self._changed.add(key)  # raises if no key is current, unlike `pop` on an empty dictionary
 
     def sample(self) -> Iterable[Any]:
-        """A value of some key, if one is in memory, for the runtime: all values of a state have one type.
+        """Return a value of some key, if one is in memory, for the runtime: all values of a state have the same type.
 
-        It is the key that came last, because a dictionary keeps the places of keys that left until it grows.
+        Takes the last key, because a dictionary keeps the slots of removed keys until it grows.
         """
         return islice(reversed(dict.values(self._entries)), 1)
 
 
 class ValueState(State, Generic[T]):
-    """One value for each key."""
+    """One value per key."""
 
     __slots__ = ()
 
     def value(self) -> T | None:
-        """The current key's value, or None."""
+        """Return the current key's value, or None."""
         return self._entries.get(self._backend.current_key)
 
     def update(self, value: T | None) -> None:
@@ -145,13 +145,13 @@ class ValueState(State, Generic[T]):
 
 
 class AppendingState(State, ABC, Generic[IN, OUT]):
-    """A state to which values are added, and which returns something: list, reducing and aggregating state."""
+    """A state that collects added values and returns a result: list, reducing and aggregating state."""
 
     __slots__ = ()
 
     @abstractmethod
     def get(self) -> OUT:
-        """What the current key's state gives."""
+        """Return the result of the current key's state."""
 
     @abstractmethod
     def add(self, value: IN) -> None:
@@ -159,18 +159,18 @@ class AppendingState(State, ABC, Generic[IN, OUT]):
 
 
 class MergingState(AppendingState[IN, OUT]):
-    """One whose contents under two keys, or of two windows, can be made into one."""
+    """A state whose contents for two keys, or of two windows, can be merged."""
 
     __slots__ = ()
 
 
 class ListState(MergingState[T, Iterable[T]]):
-    """A list for each key."""
+    """A list per key."""
 
     __slots__ = ()
 
     def get(self) -> list[T]:
-        """The current key's items, oldest first, in a new list that belongs to the caller."""
+        """Return the current key's items, oldest first, in a new list that the caller owns."""
         return list(self._entries.get(self._backend.current_key, ()))
 
     def add(self, value: T) -> None:
@@ -212,7 +212,7 @@ class ListState(MergingState[T, Iterable[T]]):
 
 
 class MapState(State, Generic[K, V]):
-    """A map for each key."""
+    """A map per key."""
 
     __slots__ = ()
 
@@ -221,7 +221,7 @@ class MapState(State, Generic[K, V]):
         return found
 
     def get(self, key: K) -> V | None:
-        """The value under `key`, or None."""
+        """Return the value under `key`, or None."""
         return self._map().get(key)
 
     def put(self, key: K, value: V) -> None:
@@ -244,7 +244,7 @@ class MapState(State, Generic[K, V]):
             self._entries.setdefault(current, {}).update(dict_value)
 
     def remove(self, key: K) -> None:
-        """Remove the value under `key`, when there is one."""
+        """Remove the value under `key`, if any."""
         found = self._map()
         found.pop(key, None)
         if not self._table.is_next_whole:
@@ -253,23 +253,23 @@ class MapState(State, Generic[K, V]):
             self.clear()
 
     def contains(self, key: K) -> bool:
-        """Whether there is a value under `key`."""
+        """Return whether `key` has a value."""
         return key in self._map()
 
     def items(self) -> StateView[tuple[K, V]]:
-        """All pairs at this moment; the map may be changed while they are read."""
+        """Return all pairs as of now; the map may change while they are read."""
         return StateView(list(self._map().items()))
 
     def keys(self) -> StateView[K]:
-        """All keys, in the same way."""
+        """Return all keys as of now; see `items`."""
         return StateView(list(self._map()))
 
     def values(self) -> StateView[V]:
-        """All values, in the same way."""
+        """Return all values as of now; see `items`."""
         return StateView(list(self._map().values()))
 
     def is_empty(self) -> bool:
-        """Whether the map holds nothing."""
+        """Return whether the map is empty."""
         return not self._map()
 
     def __contains__(self, key: K) -> bool:
@@ -297,7 +297,7 @@ class MapState(State, Generic[K, V]):
 
 
 class ReducingState(MergingState[T, T | None]):
-    """One value for each key, into which added values are folded."""
+    """One value per key, into which added values are folded."""
 
     __slots__ = ("_reduce",)
 
@@ -306,7 +306,7 @@ class ReducingState(MergingState[T, T | None]):
         self._reduce = reduce_function
 
     def get(self) -> T | None:
-        """The folded value, or None when nothing was added."""
+        """Return the folded value, or None if nothing was added."""
         return self._entries.get(self._backend.current_key)
 
     def add(self, value: T) -> None:
@@ -319,7 +319,7 @@ class ReducingState(MergingState[T, T | None]):
 
 
 class AggregatingState(MergingState[T, V | None], Generic[T, V]):
-    """One accumulator for each key; `get` gives the aggregate function's result."""
+    """One accumulator per key; `get` returns the aggregate function's result."""
 
     __slots__ = ("_function",)
 
@@ -328,7 +328,7 @@ class AggregatingState(MergingState[T, V | None], Generic[T, V]):
         self._function = function
 
     def get(self) -> V | None:
-        """The result for what was added, or None when nothing was."""
+        """Return the result for the added values, or None if nothing was added."""
         key = self._backend.current_key
         accumulator = self._entries.get(key, _MISSING)
         return None if accumulator is _MISSING else self._function.get_result(accumulator)
@@ -344,5 +344,5 @@ class AggregatingState(MergingState[T, V | None], Generic[T, V]):
         entries[key] = self._function.add(value, accumulator)
 
     def sample(self) -> Iterable[Any]:
-        """None: the function makes its results from what is held."""
+        """Return nothing: the function computes the results from the accumulator."""
         return ()

@@ -1,15 +1,14 @@
-"""One keyed state on the heap: `namespace -> key -> value`, with a record of what has changed since the last snapshot.
+"""A keyed state on the heap: `namespace -> key -> value`, with a record of the changes since the last snapshot.
 
-Plain states use the one namespace None; windows use a namespace for each window, timers one for each time. So dropping
-a window or a fired timer bucket means dropping one dictionary, and takes one mark in the record of changes. Where
-timers are sparse, most times have one key. It lies in `lone`, without a dictionary of its own, until a caller asks for
-the dictionary or adds another key.
+Plain states use the single namespace None; windows use one namespace per window, timers one per time. So dropping a
+window or a fired timer bucket drops one dictionary, and takes one mark in the record of changes. If timers are sparse,
+most times have one key. It is kept in `lone`, without a dictionary of its own, until a caller asks for the dictionary
+or adds another key.
 
-Code that changes entries marks them: `changed(namespace)` is the set of keys to add to. A snapshot must write what
-changed since the last *completed* checkpoint. Changes that went into snapshots whose checkpoints have not completed
-(yet, or ever) are kept and written again. The first snapshot has none to build on, so it is whole, and marks before it
-serve no purpose. A job without checkpoints takes no snapshot, or only those of savepoints, on which nothing builds, and
-must not keep marks for ever.
+Code that changes entries marks them by adding their keys to `changed(namespace)`. A snapshot must write the changes
+since the last *completed* checkpoint. Changes in snapshots whose checkpoints have not completed (yet, or ever) are kept
+and written again. The first snapshot has none to build on, so it is whole, and earlier marks serve no purpose. A job
+without checkpoints takes no snapshots, or only savepoints, on which nothing builds, so it must not keep marks forever.
 """
 
 from __future__ import annotations
@@ -24,17 +23,17 @@ from penstock.state.key_checks import check_key_groups, ends_of
 from penstock.state.snapshot import KeyedCapture
 
 _MISSING: Any = object()
-#: A snapshot of at least one in this many entries of a namespace is written in the order of the table.
+#: A snapshot of at least one in this many entries of a namespace is written in table order.
 _ORDERED_SHARE = 8
-#: A snapshot with at least one change per this many entries is written whole: then it stands alone, and need not be
-#: merged with those before it, which takes longer than to write the rest.
+#: A snapshot with at least one change per this many entries is written whole. It then needs no merge with the preceding
+#: snapshots, which would take longer than writing the rest.
 _WHOLE_SHARE = 2
 #: Below this many entries and changes it makes no difference.
 _WHOLE_ENTRIES_MIN = 1024
 
 
 class StateTable:
-    """See the module's text."""
+    """See the module docstring."""
 
     __slots__ = (
         "_changed",
@@ -57,24 +56,25 @@ class StateTable:
         self.panes: dict[Any, dict[Any, Any]] = {}
         self.lone: dict[Any, Any] | None = {}
         self._lone: dict[Any, Any] = self.lone
-        #: Nothing is ever put out of memory, so there is nothing to settle.
+        #: Entries never leave memory, so there is nothing to settle.
         self.settle: Callable[[], None] | None = None
         self._pack: Pack | None = None
         self._changed: dict[Any, set[Any]] = {}
         self._dropped: dict[Any, None] = {}
-        #: whether there may be a snapshot to build on; without one nothing need be written of a table without entries
+        #: whether there may be a snapshot to build on; without one, an empty table need not be written
         self._has_base = False
-        #: whether the next snapshot is whole: the first one, and when enough has changed; then there is no need to mark
-        #: anything or to note what was dropped
+        #: whether the next snapshot is whole, as the first one is, and later ones after enough changes; until then,
+        #: marks and drops need not be recorded
         self.is_next_whole = True
-        #: keys marked by the batch since the last look at the marks, and dropped namespaces at which the next one comes
+        #: keys marked by batches since the marks were last counted, and the number of drops that triggers the next
+        #: count
         self._marked = 0
         self._dropped_max = _WHOLE_ENTRIES_MIN
-        #: checkpoint id -> the changes that were new to its snapshot; None for any of all entries
+        #: checkpoint id -> the changes that were new in its snapshot; None if any entry may have changed
         self._unconfirmed: dict[int, tuple[dict[Any, set[Any]], dict[Any, None]] | None] = {}
 
     def entries(self, namespace: Any) -> dict[Any, Any]:
-        """The entries under a namespace; made when there are none."""
+        """Return the entries under a namespace, creating it if necessary."""
         entries = self.panes.get(namespace)
         if entries is None:
             lone = self._lone.pop(namespace, _MISSING) if self._lone else _MISSING
@@ -82,19 +82,20 @@ class StateTable:
         return entries
 
     def changed(self, namespace: Any) -> set[Any]:
-        """The keys under a namespace whose entries have changed: add to it what you set or removed."""
+        """Return the changed keys of a namespace; add the key of each entry that you set or remove."""
         keys = self._changed.get(namespace)
         if keys is None:
             keys = self._changed[namespace] = set()
         return keys
 
     def mark(self, namespace: Any, keys: Collection[Any]) -> None:
-        """Mark the keys of a whole batch, whose entries are set; costs nothing once the next snapshot will be whole."""
+        """Mark the keys of a whole batch, whose entries are set; free once the next snapshot will be whole."""
         if self.is_next_whole:
             return
         self.changed(namespace).update(keys)
         self._marked += len(keys)
-        # A look goes through all namespaces, of which sliding windows have thousands: so no more of them than keys.
+        # Counting visits all namespaces, of which sliding windows have thousands, so wait for at least as many marked
+        # keys.
         if self._marked >= len(self.panes) + len(self._changed):
             self._marked = 0
             self.is_next_whole = self._is_mostly_changed(self._changed, self._dropped)
@@ -105,23 +106,23 @@ class StateTable:
         return max(total, changes) >= _WHOLE_ENTRIES_MIN and changes * _WHOLE_SHARE >= total
 
     def drop(self, namespace: Any) -> dict[Any, Any]:
-        """Remove a namespace with all its entries, and return these."""
+        """Remove a namespace and return its entries."""
         if namespace is not None:
             self._changed.pop(namespace, None)
         elif None in self._changed:
-            # A state object holds the set, so it is emptied rather than replaced.
+            # A state object references the set, so empty it instead of replacing it.
             self._changed[None].clear()
         if not self.is_next_whole:
             self._dropped[namespace] = None
             if len(self._dropped) >= self._dropped_max:
-                # Timers come and go: most of those that a snapshot would tell of were in none before.
+                # Timers are short-lived: most of the drops that a snapshot would record were never in an earlier one.
                 self._dropped_max *= 2
                 self.is_next_whole = self._is_mostly_changed(self._changed, self._dropped)
         lone = self._lone.pop(namespace, _MISSING) if self._lone else _MISSING
         return self.panes.pop(namespace, {}) if lone is _MISSING else {lone: None}
 
     def clear(self) -> None:
-        """Forget all entries and marks; code that holds the entries or the marks under None can keep using them."""
+        """Forget all entries and marks; references to the entries or marks under None remain valid."""
         for namespace in list(self.panes):
             self.panes[namespace].clear()
             if namespace is not None:
@@ -134,15 +135,15 @@ class StateTable:
         self.is_next_whole = True
 
     def restore(self, key: Any, namespace: Any, value: Any) -> None:
-        """Put back one entry of a snapshot, which need not be written again."""
+        """Restore one entry of a snapshot, which need not be written again."""
         self.entries(namespace)[key] = value
 
     def build_on_snapshot(self) -> None:
-        """What was restored is in a snapshot that the next one adds to."""
+        """Let the next snapshot build on the restored one."""
         self._has_base, self.is_next_whole = True, False
 
     def keep_packed(self, pack: Pack) -> None:
-        """Values are in another form than in snapshots from now on; `pack` takes them for a snapshot."""
+        """Let the table hold values in another form than snapshots do; `pack` takes them for a snapshot."""
         self._pack = pack
 
     def mark_all(self) -> None:
@@ -150,7 +151,7 @@ class StateTable:
         self.is_next_whole = True
 
     def look_at_marks(self) -> None:
-        """Decide whether most keys of a plain state have changed, and forget marks that will not be asked for."""
+        """Check whether most keys of a plain state have changed, and forget marks that are not needed."""
         marks = self._changed.get(None)
         if marks is None or len(marks) < _WHOLE_ENTRIES_MIN:
             return
@@ -160,7 +161,7 @@ class StateTable:
             marks.clear()
 
     def validate(self, max_parallelism: int, key_groups: tuple[int, int]) -> None:
-        """As `KeyedStateBackend.validate`."""
+        """See `KeyedStateBackend.validate`."""
         name = self.name
         twice = [namespace for namespace in ends_of(self._lone) if namespace in self.panes]
         assert not twice, f"state {name!r}: namespace {twice[0]!r} lies in two places"
@@ -176,7 +177,7 @@ class StateTable:
         assert ids == sorted(ids), f"state {name!r}: snapshots were taken in the order {ids}"
 
     def capture(self, checkpoint_id: int, owner: str) -> KeyedCapture | None:
-        """What has changed since the last confirmed checkpoint, as it is now; None when nothing has."""
+        """Freeze the changes since the last confirmed checkpoint; None if nothing has changed."""
         if not self._has_base and not self._lone and not any(self.panes.values()):
             return None
         self._has_base = True
@@ -199,12 +200,12 @@ class StateTable:
         return KeyedCapture(self.name, self._frozen((list(merged[1]), self._contents(merged[0])), owner))
 
     def confirm(self, checkpoint_id: int) -> None:
-        """The checkpoint completed: what its snapshot wrote need not be written again."""
+        """Forget the changes in snapshots up to this completed checkpoint, which need not be written again."""
         for older in [i for i in self._unconfirmed if i <= checkpoint_id]:
             del self._unconfirmed[older]
 
     def take_back(self, checkpoint_id: int) -> None:
-        """No snapshot builds on that capture, the last one: what was new to it is marked again."""
+        """Mark the changes that were new in the last capture again, because no snapshot builds on it."""
         if checkpoint_id not in self._unconfirmed:
             return
         taken = self._unconfirmed.pop(checkpoint_id)
@@ -216,7 +217,7 @@ class StateTable:
         self._dropped.update(taken[1])
 
     def _merged(self) -> tuple[dict[Any, set[Any]], dict[Any, None]] | None:
-        """All that is not confirmed; None for any of all entries."""
+        """Return all unconfirmed changes; None if any entry may have changed."""
         changed: dict[Any, set[Any]] = {}
         dropped: dict[Any, None] = {}
         for one in self._unconfirmed.values():
@@ -235,18 +236,18 @@ class StateTable:
         return whole
 
     def _contents(self, changed: dict[Any, set[Any]]) -> list[Contents]:
-        """What the changed entries are now."""
+        """Return the current contents of the changed entries."""
         written = []
         for namespace, keys in changed.items():
             entries = self.panes.get(namespace)
             if entries is None and namespace in self._lone:
                 entries = {self._lone[namespace]: None}
             if entries is None:
-                continue  # dropped since: the mark of that says it all
-            # One look-up for each key: on a large table each costs a cache miss.
+                continue  # dropped since, which has its own mark
+            # One lookup per key: on a large table, each costs a cache miss.
             kept = list(keys)
             if len(keys) * _ORDERED_SHARE >= len(entries):
-                # Cheap enough: in the table's order, which is that in which timers of one time fire.
+                # Cheap enough to use the table's order, in which timers of the same time fire.
                 kept = [key for key in entries if key in keys] + [key for key in keys if key not in entries]
             values = list(map(entries.get, kept, repeat(_MISSING)))
             removed: list[Any] = []

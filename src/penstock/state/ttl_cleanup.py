@@ -1,7 +1,7 @@
-"""Throwing out entries that have expired and are not asked for any more (D1): the interface, and the heap's sweeper.
+"""Removal of expired entries that are never read again (D1): the interface, and the heap's sweeper.
 
-A sweeper goes round through the keys of one state, a few with each access or record, so that the cost of a call does
-not grow with the state. Only the list of the keys, made at the beginning of each round, is proportional to it.
+A sweeper cycles through the keys of one state, a few with each access or record, so that the cost of a call does not
+grow with the state. Only the list of keys, built when a round begins, is proportional to it.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ _END: Final[Any] = object()
 
 
 class Cleaning(Protocol):
-    """What tidies up one state, and what it is told."""
+    """Cleans up one state; it is notified of accesses and records."""
 
     def on_access(self) -> None:
-        """The state is being used."""
+        """Handle an access to the state."""
 
     def on_records(self, count: int) -> None:
-        """`count` records were processed."""
+        """Handle `count` processed records."""
 
 
 class Sweeper:
-    """See the module's text. `entries` are those of a state of the given kind, `changed` the marks of its table."""
+    """See the module docstring. `entries` belong to a state of the given kind; `changed` holds its table's marks."""
 
     def __init__(
         self, entries: dict[Any, Any], changed: set[Any], kind: str, config: StateTtlConfig, now_ms: Callable[[], int]
@@ -43,16 +43,16 @@ class Sweeper:
         self._keys: Iterator[Any] = iter(())
 
     def on_access(self) -> None:
-        """The state is being used: look at a few entries."""
+        """Check a few entries on an access to the state."""
         self._look_at(self._size)
 
     def on_records(self, count: int) -> None:
-        """`count` records were processed."""
+        """Handle `count` processed records."""
         if self._sees_records:
             self._look_at(self._size * count)
 
     def on_capture(self) -> None:
-        """A snapshot is about to be taken: look at everything, when that was asked for."""
+        """Check all entries before a snapshot, if configured."""
         if self._in_snapshot:
             self._tidy(list(self._entries))
 

@@ -1,4 +1,4 @@
-"""When entries of a state expire, and how they are cleaned up: PyFlink's `StateTtlConfig`.
+"""The expiry and cleanup of state entries: PyFlink's `StateTtlConfig`.
 
 >>> from penstock.common import Time
 >>> config = StateTtlConfig.new_builder(Time.hours(1)).update_ttl_on_read_and_write().build()
@@ -17,7 +17,7 @@ from penstock.base.time import Time, to_millis
 
 
 class _UpdateType(Enum):
-    """Which access puts the expiry of an entry off."""
+    """The accesses that extend an entry's time to live."""
 
     Disabled = 0
     OnCreateAndWrite = 1
@@ -25,20 +25,20 @@ class _UpdateType(Enum):
 
 
 class _StateVisibility(Enum):
-    """Whether a value that has expired, and is still there, is returned once more."""
+    """Whether to return an expired value once more if it still exists."""
 
     ReturnExpiredIfNotCleanedUp = 0
     NeverReturnExpired = 1
 
 
 class _TtlTimeCharacteristic(Enum):
-    """Which time expiry goes by."""
+    """The time that determines expiry."""
 
     ProcessingTime = 0
 
 
 class _Strategies(Enum):
-    """Ways to clean up."""
+    """The cleanup strategies."""
 
     FULL_STATE_SCAN_SNAPSHOT = 0
     INCREMENTAL_CLEANUP = 1
@@ -46,7 +46,7 @@ class _Strategies(Enum):
 
 
 class _CleanupStrategy:
-    """Base of the strategies' parameters."""
+    """Base class of the strategies' parameters."""
 
 
 class _EmptyCleanupStrategy(_CleanupStrategy):
@@ -54,7 +54,7 @@ class _EmptyCleanupStrategy(_CleanupStrategy):
 
 
 class _IncrementalCleanupStrategy(_CleanupStrategy):
-    """Look at `cleanup_size` entries with each access to the state, or with each record too.
+    """Check `cleanup_size` entries on each access to the state, or on each record as well.
 
     Raises:
         ValueError: if the size is negative.
@@ -67,18 +67,18 @@ class _IncrementalCleanupStrategy(_CleanupStrategy):
         self._run_cleanup_for_every_record = run_cleanup_for_every_record
 
     def get_cleanup_size(self) -> int:
-        """How many entries are looked at each time."""
+        """Return the number of entries to check each time."""
         return self._cleanup_size
 
     def run_cleanup_for_every_record(self) -> bool:
-        """Whether every record counts, one that does not touch the state included."""
+        """Return whether every record triggers a check, even if it does not access the state."""
         return self._run_cleanup_for_every_record
 
 
 class _RocksdbCompactFilterCleanupStrategy(_CleanupStrategy):
-    """Throw expired rows out of RocksDB, reading the clock once every `query_time_after_num_entries` rows.
+    """Delete expired rows from RocksDB, reading the clock once every `query_time_after_num_entries` rows.
 
-    A sweeper does this at the pace of the writes, ahead of compactions rather than within them: see
+    A sweeper does this at the pace of the writes, ahead of compactions instead of within them: see
     `penstock.state.rocksdb.sweeper`.
     """
 
@@ -89,11 +89,11 @@ class _RocksdbCompactFilterCleanupStrategy(_CleanupStrategy):
         )
 
     def get_query_time_after_num_entries(self) -> int:
-        """After how many entries the clock is read again."""
+        """Return the number of entries after which the clock is read again."""
         return self._query_time_after_num_entries
 
     def get_periodic_compaction_time(self) -> Time:
-        """The time within which all rows are looked at in any case; a round takes at most that long."""
+        """Return the time within which all rows are checked, even if little is written."""
         return self._periodic_compaction_time
 
 
@@ -102,7 +102,7 @@ _COMPACTION_DEFAULT: Final = _RocksdbCompactFilterCleanupStrategy(1000)
 
 
 class _CleanupStrategies:
-    """The chosen strategies; in the background those that suit the backend, unless that was disabled."""
+    """The chosen strategies, and the backend's default ones unless background cleanup is disabled."""
 
     Strategies = _Strategies
     CleanupStrategy = _CleanupStrategy
@@ -117,26 +117,26 @@ class _CleanupStrategies:
         self._is_cleanup_in_background = is_cleanup_in_background
 
     def is_cleanup_in_background(self) -> bool:
-        """Whether the backend cleans up by itself."""
+        """Return whether the backend cleans up in the background."""
         return self._is_cleanup_in_background
 
     def in_full_snapshot(self) -> bool:
-        """Whether snapshots leave expired entries out."""
+        """Return whether snapshots omit expired entries."""
         return _Strategies.FULL_STATE_SCAN_SNAPSHOT in self._strategies
 
     def chose_incremental_cleanup(self) -> bool:
-        """Whether incremental clean-up was asked for, rather than being the default."""
+        """Return whether incremental cleanup was chosen, rather than being the default."""
         return _Strategies.INCREMENTAL_CLEANUP in self._strategies
 
     def get_incremental_cleanup_strategy(self) -> _IncrementalCleanupStrategy | None:
-        """How the hash map backend cleans up between accesses; None when it does not."""
+        """Return the incremental cleanup of the hash map backend; None if disabled."""
         chosen = self._strategies.get(_Strategies.INCREMENTAL_CLEANUP)
         if isinstance(chosen, _IncrementalCleanupStrategy):
             return chosen
         return _INCREMENTAL_DEFAULT if self._is_cleanup_in_background else None
 
     def get_rocksdb_compact_filter_cleanup_strategy(self) -> _RocksdbCompactFilterCleanupStrategy | None:
-        """How RocksDB cleans up when it compacts; None when it does not."""
+        """Return the cleanup of the RocksDB backend; None if disabled."""
         chosen = self._strategies.get(_Strategies.ROCKSDB_COMPACTION_FILTER)
         if isinstance(chosen, _RocksdbCompactFilterCleanupStrategy):
             return chosen
@@ -144,7 +144,7 @@ class _CleanupStrategies:
 
 
 class StateTtlConfig:
-    """When entries of a state expire. Make one with `StateTtlConfig.new_builder(Time.hours(1))...build()`.
+    """The expiry of state entries. Create one with `StateTtlConfig.new_builder(Time.hours(1))...build()`.
 
     Raises:
         ValueError: if `ttl` is not positive.
@@ -174,38 +174,41 @@ class StateTtlConfig:
 
     @staticmethod
     def new_builder(ttl: Any) -> StateTtlConfig.Builder:
-        """A builder for a time to live: a `Time`, `Duration`, `timedelta`, or int of milliseconds."""
+        """Return a builder for a time to live: a `Time`, `Duration`, `timedelta`, or int of milliseconds."""
         return StateTtlConfig.Builder(ttl)
 
     def get_update_type(self) -> _UpdateType:
-        """Which access puts the expiry off."""
+        """Return the accesses that extend the time to live."""
         return self._update_type
 
     def get_state_visibility(self) -> _StateVisibility:
-        """Whether expired values may be returned."""
+        """Return whether expired values may be returned."""
         return self._state_visibility
 
     def get_ttl(self) -> Time:
-        """The time to live."""
+        """Return the time to live."""
         return Time(self.ttl_ms)
 
     def get_ttl_time_characteristic(self) -> _TtlTimeCharacteristic:
-        """Which time expiry goes by."""
+        """Return the time that determines expiry."""
         return self._ttl_time_characteristic
 
     def is_enabled(self) -> bool:
-        """Whether anything expires at all."""
+        """Return whether entries expire at all."""
         return self._update_type is not _UpdateType.Disabled
 
     def get_cleanup_strategies(self) -> _CleanupStrategies:
-        """How expired entries are cleaned up."""
+        """Return the cleanup strategies."""
         return self._cleanup_strategies
 
     def __repr__(self) -> str:
         return f"StateTtlConfig<{self._update_type.name}, {self._state_visibility.name}, ttl={self.ttl_ms} ms>"
 
     class Builder:
-        """Gathers a `StateTtlConfig`; by default expiry is put off by writes, and expired values are never returned."""
+        """Builds a `StateTtlConfig`.
+
+        By default, writes extend the time to live, and expired values are never returned.
+        """
 
         def __init__(self, ttl: Any) -> None:
             self._ttl = ttl
@@ -216,51 +219,51 @@ class StateTtlConfig:
             self._strategies: dict[_Strategies, _CleanupStrategy] = {}
 
         def set_update_type(self, update_type: _UpdateType) -> StateTtlConfig.Builder:
-            """Which access puts the expiry off."""
+            """Set the accesses that extend the time to live."""
             self._update_type = update_type
             return self
 
         def update_ttl_on_create_and_write(self) -> StateTtlConfig.Builder:
-            """Only writing puts the expiry off."""
+            """Extend the time to live only on writes."""
             return self.set_update_type(_UpdateType.OnCreateAndWrite)
 
         def update_ttl_on_read_and_write(self) -> StateTtlConfig.Builder:
-            """Reading puts the expiry off as well."""
+            """Extend the time to live on reads as well."""
             return self.set_update_type(_UpdateType.OnReadAndWrite)
 
         def set_state_visibility(self, state_visibility: _StateVisibility) -> StateTtlConfig.Builder:
-            """Whether expired values may be returned."""
+            """Set whether expired values may be returned."""
             self._state_visibility = state_visibility
             return self
 
         def return_expired_if_not_cleaned_up(self) -> StateTtlConfig.Builder:
-            """Expired values may be returned once more, as long as nothing has cleaned them up."""
+            """Return an expired value once more if it has not been cleaned up yet."""
             return self.set_state_visibility(_StateVisibility.ReturnExpiredIfNotCleanedUp)
 
         def never_return_expired(self) -> StateTtlConfig.Builder:
-            """An expired value is as good as gone."""
+            """Never return expired values."""
             return self.set_state_visibility(_StateVisibility.NeverReturnExpired)
 
         def set_ttl_time_characteristic(
             self, ttl_time_characteristic: _TtlTimeCharacteristic
         ) -> StateTtlConfig.Builder:
-            """Which time expiry goes by; there is one."""
+            """Set the time that determines expiry; there is only one."""
             self._ttl_time_characteristic = ttl_time_characteristic
             return self
 
         def use_processing_time(self) -> StateTtlConfig.Builder:
-            """Expiry goes by the clock of the worker."""
+            """Let entries expire by the worker's clock."""
             return self.set_ttl_time_characteristic(_TtlTimeCharacteristic.ProcessingTime)
 
         def cleanup_full_snapshot(self) -> StateTtlConfig.Builder:
-            """Throw expired entries out ahead of each snapshot, which looks at all entries, at once."""
+            """Remove expired entries before each snapshot, checking all entries at once."""
             self._strategies[_Strategies.FULL_STATE_SCAN_SNAPSHOT] = _CleanupStrategies.EMPTY_STRATEGY
             return self
 
         def cleanup_incrementally(
             self, cleanup_size: int, run_cleanup_for_every_record: bool
         ) -> StateTtlConfig.Builder:
-            """Look at `cleanup_size` entries with each access to the state, or with each record too."""
+            """Check `cleanup_size` entries on each access to the state, or on each record as well."""
             self._strategies[_Strategies.INCREMENTAL_CLEANUP] = _IncrementalCleanupStrategy(
                 cleanup_size, run_cleanup_for_every_record
             )
@@ -269,12 +272,12 @@ class StateTtlConfig:
         def cleanup_in_rocksdb_compact_filter(
             self, query_time_after_num_entries: int, periodic_compaction_time: Any = None
         ) -> StateTtlConfig.Builder:
-            """Throw expired rows out of RocksDB at the pace of the writes; other backends ignore it.
+            """Delete expired rows from RocksDB at the pace of the writes; other backends ignore this.
 
             Args:
-                query_time_after_num_entries: how many rows are looked at for one reading of the clock.
-                periodic_compaction_time: rows are looked at in this time even when little is written; 30 days when
-                    not given.
+                query_time_after_num_entries: the number of rows to check per reading of the clock.
+                periodic_compaction_time: the time within which all rows are checked even if little is written; 30 days
+                    by default.
             """
             self._strategies[_Strategies.ROCKSDB_COMPACTION_FILTER] = _RocksdbCompactFilterCleanupStrategy(
                 query_time_after_num_entries, periodic_compaction_time
@@ -282,17 +285,17 @@ class StateTtlConfig:
             return self
 
         def disable_cleanup_in_background(self) -> StateTtlConfig.Builder:
-            """Clean up only what is read, and as the strategies say that were chosen."""
+            """Clean up only on reads and by the chosen strategies."""
             self._is_cleanup_in_background = False
             return self
 
         def set_ttl(self, ttl: Any) -> StateTtlConfig.Builder:
-            """The time to live."""
+            """Set the time to live."""
             self._ttl = ttl
             return self
 
         def build(self) -> StateTtlConfig:
-            """The configuration."""
+            """Build the configuration."""
             return StateTtlConfig(
                 self._update_type,
                 self._state_visibility,

@@ -1,7 +1,7 @@
-"""Savepoints are open: list, read, bootstrap and rewrite them; states as Arrow, pandas or Spark tables (H5).
+"""Lists, reads, bootstraps and rewrites savepoints, with states as Arrow, pandas or Spark tables (H5).
 
-`SavepointReader.read(path)` opens a savepoint or checkpoint; `SavepointWriter` makes a new one, from nothing or from an
-existing one. A job begins from it as from any other. See docs/savepoints.md.
+`SavepointReader.read(path)` opens a savepoint or checkpoint; `SavepointWriter` creates a new one, from scratch or from
+an existing one. A job starts from it as from any other. See docs/savepoints.md.
 """
 
 from penstock.state_processor.listing import OperatorListing, StateListing

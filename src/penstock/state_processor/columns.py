@@ -1,8 +1,8 @@
-"""Python values as Arrow columns: which type a column has, and its array (H5).
+"""Python values as Arrow columns: infers a column's type and builds its array (H5).
 
-Simple types become real columns: int (64 bits), float, str, bool, bytes, datetime (microseconds), date, timedelta.
-Tuples, `Row`s and dataclasses of these become structs; lists and dicts of these become lists and maps. A column that
-holds anything else holds pickled bytes. The `arrow_type` of a column may be given instead of inferred.
+Simple types become native columns: int (64 bits), float, str, bool, bytes, datetime (microseconds), date, timedelta.
+Tuples, `Row`s and dataclasses of these become structs; lists and dicts of these become lists and maps. A column with
+anything else holds pickled bytes. The `arrow_type` of a column may be given instead of inferred.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from penstock.codecs import arrow_types
 from penstock.codecs.pickling import dumps
 from penstock.state.errors import StateError
 
-#: Give this as a column's type to have its values as pickled bytes.
+#: Use this as a column's type to keep its values as pickled bytes.
 PICKLED: Final = "pickled"
 
 _TIMESTAMP: Final = pa.timestamp("us")
@@ -40,16 +40,16 @@ _SIMPLE: Final[dict[type, Any]] = {
     datetime.timedelta: pa.duration("us"),
 }
 _LONG_MAX: Final = 2**63 - 1
-#: Stands for a map of which nothing is known: Arrow has no map of nothing.
+#: Stands for a map of unknown types: Arrow has no type for an empty map.
 _EMPTY_MAP: Final = pa.struct([])
 
 
 class _NotSimpleError(Exception):
-    """A value, or a mix of values, has no Arrow type here."""
+    """Raised if a value, or a mix of values, has no Arrow type here."""
 
 
 def arrow_type(column_type: Any) -> Any:
-    """Arrow's type for a Python type, a `TypeInformation` or an Arrow type; None for `PICKLED`.
+    """Return the Arrow type of a Python type, a `TypeInformation` or an Arrow type; None for `PICKLED`.
 
     Raises:
         ConfigurationError: if Arrow has none.
@@ -68,7 +68,10 @@ def arrow_type(column_type: Any) -> Any:
 
 @functools.cache
 def _hints(kind: type) -> dict[str, Any]:
-    """The annotated types of a dataclass's fields; `int | None` is an int, because every column may hold nulls."""
+    """Return the annotated types of a dataclass's fields.
+
+    `int | None` becomes int, because every column is nullable.
+    """
     try:
         hints = typing.get_type_hints(kind)
     except Exception:  # noqa: BLE001 - annotations are code, and need not mean anything here
@@ -82,12 +85,12 @@ def _hints(kind: type) -> dict[str, Any]:
 
 @functools.cache
 def _annotated_types(kind: type) -> dict[str, Any]:
-    """The Arrow types of a dataclass's fields, as far as their annotations are simple."""
+    """Return the Arrow types of the dataclass fields whose annotations are simple."""
     return {name: _SIMPLE[hint] for name, hint in _hints(kind).items() if hint in _SIMPLE}
 
 
 def declared_type(type_info: TypeInformation | None) -> Any:
-    """The Arrow type of a state that declared its type, or None when it did not or Arrow has none."""
+    """Return the Arrow type of a state's declared type; None if it declares none or Arrow has none."""
     if type_info is None:
         return None
     try:
@@ -97,7 +100,7 @@ def declared_type(type_info: TypeInformation | None) -> Any:
 
 
 def infer_type(values: Iterable[Any]) -> Any:
-    """The Arrow type into which all these values fit; None when there is none, and they are pickled."""
+    """Infer the Arrow type that fits all these values; None if they must be pickled."""
     found = pa.null()
     try:
         for value in values:
@@ -141,7 +144,7 @@ def _all(values: Iterable[Any]) -> Any:
 
 
 def _common(one: Any, other: Any) -> Any:
-    """The type that holds values of both."""
+    """Return the type that can hold values of both types."""
     types = pa.types
     if one == other or types.is_null(other):
         return one
@@ -161,7 +164,7 @@ def _common(one: Any, other: Any) -> Any:
 
 
 def _is_whole(kind: Any) -> bool:
-    """Whether nothing of the type is unknown."""
+    """Return whether the type is fully known."""
     if pa.types.is_struct(kind):
         return kind != _EMPTY_MAP and all(_is_whole(field.type) for field in kind)
     if pa.types.is_map(kind):
@@ -172,7 +175,7 @@ def _is_whole(kind: Any) -> bool:
 
 
 def field_names(value: Any) -> list[str]:
-    """The names of the fields of a tuple, named tuple, Row or dataclass; none for anything else."""
+    """Return the field names of a tuple, named tuple, Row or dataclass; empty for anything else."""
     if isinstance(value, Row):
         named = value._fields
         return [f"f{i}" for i in range(len(value))] if named is None else [str(name) for name in named]
@@ -197,7 +200,7 @@ def _fields(value: Any, names: Sequence[str]) -> Sequence[Any]:
 
 
 def to_array(values: Sequence[Any], kind: Any, what: str) -> Any:
-    """An Arrow array of the values; `kind` None pickles them. `what` names the column in errors.
+    """Return an Arrow array of the values; a `kind` of None pickles them. `what` names the column in errors.
 
     Raises:
         StateError: if a value does not fit.
@@ -233,7 +236,7 @@ def _array(values: Sequence[Any], kind: Any) -> Any:
 
 
 def _offsets(values: Sequence[Any]) -> Any:
-    """Where each value's elements begin among all elements; null for a value that is None."""
+    """Return the offsets of each value's elements among all elements; null for a value of None."""
     ends = list(accumulate((0 if value is None else len(value) for value in values), initial=0))
     begins = [None if value is None else begin for value, begin in zip(values, ends[:-1], strict=True)]
     return pa.array([*begins, ends[-1]], pa.int32())
@@ -257,7 +260,7 @@ _DDL: Final = {
 
 
 def spark_type(kind: Any) -> str:
-    """Spark's name of an Arrow type; raises `ConfigurationError` when Spark has none."""
+    """Return Spark's name of an Arrow type; raise `ConfigurationError` if Spark has none."""
     if pa.types.is_struct(kind):
         return "STRUCT<" + ", ".join(f"{quoted(field.name)}: {spark_type(field.type)}" for field in kind) + ">"
     if pa.types.is_list(kind):
@@ -272,5 +275,5 @@ def spark_type(kind: Any) -> str:
 
 
 def quoted(name: str) -> str:
-    """A name as Spark's SQL takes it, whatever is in it."""
+    """Quote any name for Spark SQL."""
     return "`" + name.replace("`", "``") + "`"

@@ -1,4 +1,4 @@
-"""A savepoint in the making: operators with the states they keep, get, or have changed (H5). No IO."""
+"""A savepoint under construction: operators, and the states that they keep, gain or change (H5). No I/O."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from penstock.state_processor.listing import find_operator, no_such_state, opera
 from penstock.state_processor.shapes import Shape
 from penstock.storage.metadata import KeyedStateHandle, NativeStateHandle, OperatorState, OperatorStateHandle
 
-#: (key, namespace, value) -> value, or None to drop the entry.
+#: Maps (key, namespace, value) to a new value, or to None to drop the entry.
 Transform: TypeAlias = Callable[[Any, Any, Any], Any]
 
 
 @dataclass
 class KeptKeyed:
-    """A keyed state of the savepoint that this one is made from, by subtask; each value goes through `functions`."""
+    """A keyed state of the base savepoint, by subtask; each value passes through `functions`."""
 
     handles: dict[int, tuple[KeyedStateHandle, ...]]
     functions: tuple[Transform, ...] = ()
@@ -28,7 +28,7 @@ class KeptKeyed:
 
 @dataclass
 class NewKeyed:
-    """A keyed state that rows make; `partitions` says into how many files of key groups Spark cuts it."""
+    """A keyed state built from rows; `partitions` is the number of files into which Spark splits its key groups."""
 
     shape: Shape
     source: Any
@@ -37,14 +37,14 @@ class NewKeyed:
 
 @dataclass
 class KeptItems:
-    """An operator state of the savepoint that this one is made from, by subtask."""
+    """An operator state of the base savepoint, by subtask."""
 
     handles: dict[int, tuple[OperatorStateHandle, ...]]
 
 
 @dataclass
 class NewItems:
-    """An operator state of these items."""
+    """An operator state with these items."""
 
     mode: str
     items: list[Any]
@@ -52,7 +52,7 @@ class NewItems:
 
 @dataclass
 class OperatorDraft:
-    """An operator; `head` has everything but its states."""
+    """An operator; `head` has everything except its states."""
 
     head: OperatorState
     keyed: dict[str, KeptKeyed | NewKeyed] = field(default_factory=dict)
@@ -61,7 +61,7 @@ class OperatorDraft:
 
     @classmethod
     def of(cls, operator: OperatorState) -> OperatorDraft:
-        """An operator as it is."""
+        """Return a draft of an existing operator, unchanged."""
         draft = cls(msgspec.structs.replace(operator, subtasks={}))
         for index, subtask in operator.subtasks.items():
             for name, keyed in subtask.keyed.items():
@@ -78,11 +78,11 @@ class OperatorDraft:
 
     @property
     def title(self) -> str:
-        """The name of the operator in errors."""
+        """The operator's name in errors."""
         return operator_name(self.head)
 
     def add_keyed(self, name: str, state: NewKeyed) -> None:
-        """Give it a keyed state that it does not have."""
+        """Add a keyed state under a new name."""
         self._check_new(name)
         if self.native:
             raise StateError(
@@ -92,17 +92,17 @@ class OperatorDraft:
         self.keyed[name] = state
 
     def add_items(self, name: str, state: NewItems) -> None:
-        """Give it an operator state that it does not have."""
+        """Add an operator state under a new name."""
         self._check_new(name)
         self.items[name] = state
 
     def remove(self, name: str) -> None:
-        """Forget a state, keyed or not; raises `StateError` when there is none of that name."""
+        """Remove a keyed or operator state; raise `StateError` if it does not exist."""
         if self.keyed.pop(name, None) is None and self.items.pop(name, None) is None:
             raise self._no_such_state(name)
 
     def transform(self, name: str, function: Transform) -> None:
-        """Change each value of a keyed state."""
+        """Pass each value of a keyed state through a function."""
         state = self.keyed.get(name)
         if isinstance(state, NewKeyed):
             raise StateError(f"state {name!r} of {self.title} is new here: change its rows before you pass them in")
@@ -127,7 +127,7 @@ class OperatorDraft:
 
 
 class SavepointDraft:
-    """The operators of a savepoint in the making."""
+    """The operators of a savepoint under construction."""
 
     def __init__(self, operators: Iterable[OperatorState], max_parallelism: int, parallelism: int) -> None:
         self.operators = [OperatorDraft.of(operator) for operator in operators]
@@ -135,12 +135,12 @@ class SavepointDraft:
         self._parallelism = parallelism
 
     def find(self, uid: str) -> OperatorDraft:
-        """The operator with this uid or operator id; raises `StateError` that names those that exist."""
+        """Return the operator with this uid or operator id; raise `StateError` that lists the existing ones."""
         found = find_operator((draft.head for draft in self.operators), uid)
         return next(draft for draft in self.operators if draft.head is found)
 
     def find_or_add(self, uid: str) -> OperatorDraft:
-        """The operator with this uid or operator id, made when there is none."""
+        """Return the operator with this uid or operator id, adding it if missing."""
         for draft in self.operators:
             if uid in (draft.head.uid, draft.head.operator_id):
                 return draft
@@ -151,7 +151,7 @@ class SavepointDraft:
         return self.operators[-1]
 
     def remove(self, uid: str) -> None:
-        """Forget an operator with all its state."""
+        """Remove an operator with all its state."""
         self.operators.remove(self.find(uid))
 
     def rename(self, old: str, new: str) -> None:

@@ -1,7 +1,7 @@
-"""State files of a savepoint in the making (H5). Runs in this process, and within Spark's tasks.
+"""State files of a savepoint under construction (H5). Runs in this process and in Spark tasks.
 
-A file is closed when it has grown to `CHUNK_BYTES`, and the next one continues: a history that only puts entries. No
-writer therefore holds more than that, whatever the size of the state.
+A file is closed when it reaches `CHUNK_BYTES`, and the next one continues it: a history that only puts entries. So a
+writer never holds more than that, whatever the size of the state.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ from penstock.storage.file_store import FileCheckpointStore
 from penstock.storage.metadata import KeyedStateHandle, StateFile
 
 CHUNK_BYTES: Final = 32 << 20
-Entry = tuple[int, bytes, bytes, bytes]  # key group, key, namespace, value, pickled
+Entry = tuple[int, bytes, bytes, bytes]  # key group; key, namespace and value, pickled
 
 
 @dataclass(frozen=True)
 class Target:
-    """Where the files of one savepoint go; travels to Spark."""
+    """The destination of a savepoint's files, which is sent to Spark tasks."""
 
     path: str
     checkpoint_id: int
     storage: FileCheckpointStore
 
     def write(self, name: str, data: bytes) -> StateFile:
-        """Write one file, or keep it inline when it is small."""
+        """Write one file, or keep it inline if it is small."""
         return self.storage.write(self.checkpoint_id, name, data, self.path)
 
     def write_entries(self, name: str, entries: Iterable[Entry]) -> tuple[StateFile, ...]:
-        """Write the entries of some key groups as a history; no entry may come twice."""
+        """Write the entries of some key groups as a history; no entry may occur twice."""
         files, rows, size = [], KeyedRows(), 0
         for group, key, namespace, value in entries:
             rows.add(group, PUT, key, namespace, value)
@@ -54,7 +54,7 @@ class Target:
 
 
 def keyed_rows(shape: Shape, blocks: Iterable[RowBlock], max_parallelism: int) -> Iterator[Any]:
-    """(key group, canonical bytes of key and namespace, key, namespace, item) of each row."""
+    """Yield (key group, canonical bytes of key and namespace, key, namespace, item) for each row."""
     for block in blocks:
         for key, namespace, item in shape.rows(block):
             key = with_one_nan(key)
@@ -64,10 +64,10 @@ def keyed_rows(shape: Shape, blocks: Iterable[RowBlock], max_parallelism: int) -
 
 
 def entries_in_memory(shape: Shape, blocks: Iterable[RowBlock], max_parallelism: int) -> list[list[Entry]]:
-    """The entries that rows make, by key group; all of them in memory."""
+    """Return the entries built from rows, by key group; holds all of them in memory."""
     numbers: dict[bytes, int] = {}
     first: list[tuple[int, Any, Any, Any]] = []
-    others: dict[int, list[Any]] = {}  # a list per entry only where an entry has several rows
+    others: dict[int, list[Any]] = {}  # the further items of entries with several rows
     for group, place, key, namespace, item in keyed_rows(shape, blocks, max_parallelism):
         number = numbers.setdefault(place, len(first))
         if number == len(first):
@@ -90,7 +90,10 @@ def transformed(
     functions: tuple[Callable[[Any, Any, Any], Any], ...],
     loader: StateLoader,
 ) -> Iterator[Entry]:
-    """The entries of some key groups, each value put through functions of (key, namespace, value); None drops one."""
+    """Yield the entries of some key groups, with each value passed through functions of (key, namespace, value).
+
+    An entry is dropped if a function returns None.
+    """
     for rows in live_rows(storage, handle.files, *key_groups, loader):
         loads = rows.loads
         for group, key_data, namespace_data, value_data in zip(*rows[:4], strict=True):

@@ -1,8 +1,8 @@
-"""The entries of a keyed state that a history of files leaves, in pieces, still pickled (H5).
+"""The remaining entries of a keyed state's history of files, in pieces and still pickled (H5).
 
-A single file never names an entry twice, so its rows are streamed. In a longer history the keys are looked up first (a
-later file may replace or remove what an earlier one put), and then the remaining entries are streamed. Only keys are
-ever held as Python objects, never the values. Equality of keys is Python's own, as in a running job.
+A single file never names an entry twice, so its rows are streamed. For a longer history, the keys are evaluated first
+(a later file may replace or remove the entries of an earlier one), then the remaining entries are streamed. Only keys
+become Python objects, never values. Key equality is Python's own, as in a running job.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from penstock.state.snapshot import DROP_NAMESPACE, PUT, shapes_in
 from penstock.storage.file_store import FileCheckpointStore
 from penstock.storage.metadata import StateFile
 
-#: How many rows are Python objects at a time.
+#: The maximum number of rows in a piece.
 ROWS_MAX: Final = 4096
 
 
@@ -28,7 +28,9 @@ Loads = Callable[[bytes], Any]
 
 
 class EntryRows(NamedTuple):
-    """Some entries, by column: key groups, and pickled keys, namespaces and values; and what unpickles them."""
+    """Some entries by column (key groups, and pickled keys, namespaces and values), and the function that unpickles
+    them.
+    """
 
     groups: list[int]
     keys: list[bytes]
@@ -44,9 +46,10 @@ def live_rows(
     last: int,
     loader: StateLoader | None = None,
 ) -> Iterator[EntryRows]:
-    """The entries of key groups `first` to `last`, both included, in the order in which they were first put.
+    """Yield the entries of key groups `first` to `last` (both included), in the order of the first put in their
+    namespace.
 
-    With a `loader`, classes that have changed since are handled as in a restore.
+    With a `loader`, changed classes are handled as in a restore.
 
     Raises:
         CheckpointError: if a file is missing or damaged.
@@ -72,7 +75,7 @@ def _in_range(table: Any, first: int, last: int) -> Any:
 
 
 def _select(table: Any, first: int, last: int) -> Any:
-    """The rows of a single file that put an entry."""
+    """Return the rows of a single file that put an entry in the range of key groups."""
     return table.filter(pc.and_(pc.equal(table["operation"], PUT), _in_range(table, first, last)))
 
 
@@ -81,7 +84,7 @@ def _with_drops(table: Any, first: int, last: int) -> Any:
 
 
 def _left(table: Any, loads: Loads) -> list[int]:
-    """The numbers of the rows whose entries are left at the end."""
+    """Return the numbers of the rows whose entries remain at the end."""
     left: dict[Any, dict[Any, int]] = {}
     operations = table["operation"].to_pylist()
     namespaces = table["namespace"].to_pylist()

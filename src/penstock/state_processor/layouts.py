@@ -1,9 +1,9 @@
-"""How the entries of each kind of state become rows of a table (H5).
+"""Converts the entries of each kind of state to rows of a table (H5).
 
-A part is what one Spark task reads: a keyed state's history, cut to some key groups, or one list of an operator state.
-A layout turns a part into pieces: for each column a list of Python values, at most a few thousand at a time. Layouts
-are plain functions and partials of them, so they travel to Spark. `raw` asks for pickled values as they are, without
-the way through Python; only the last column of a layout may come as such.
+A part is the input of one Spark task: some key groups of a keyed state's history, or one list of an operator state. A
+layout converts a part to pieces: one list of Python values per column, with at most a few thousand values each. Layouts
+are plain functions or partials, so they can be sent to Spark. `raw` requests pickled values, if possible without
+unpickling them; only the last column of a layout may be raw.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ NO_NAMESPACE: Final = dumps(None)
 
 @dataclass(frozen=True)
 class KeyedPart:
-    """Key groups `first` to `last` of a history; `state` and `operator` by their names."""
+    """Key groups `first` to `last` of a history; `state` and `operator` are names."""
 
     state: str
     operator: str
@@ -41,17 +41,17 @@ class KeyedPart:
 
     @property
     def what(self) -> str:
-        """The state, in words for people."""
+        """The state's name in errors."""
         return f"state {self.state!r} of {self.operator}"
 
     def loader(self) -> StateLoader:
-        """The loader by today's classes, like that of a job that begins from the savepoint (`docs/state.md`)."""
+        """Return a loader for today's classes, like that of a job started from the savepoint (`docs/state.md`)."""
         return state_loader(self.operator, self.state, self.schema, self.migrations)
 
 
 @dataclass(frozen=True)
 class ListPart:
-    """The items that one subtask had in an operator state."""
+    """The items of one subtask in an operator state."""
 
     what: str
     subtask: int
@@ -64,7 +64,7 @@ Layout: TypeAlias = Callable[[FileCheckpointStore, Part, bool], Iterator[Piece]]
 
 
 def state_loader(operator: str, state: str, schema: str, migrations: Mapping[str, Callable[..., Any]]) -> StateLoader:
-    """The loader of a state's files; if they do not name their classes, the schema names some."""
+    """Return the loader of a state's files; if they do not name their classes, the schema names some."""
     shapes: Shapes = dict(schema_from_json(schema).classes()) if schema else {}
     return StateLoader(operator, state, 1, migrations, shapes)
 
@@ -74,7 +74,7 @@ def _keys(rows: EntryRows) -> list[Any]:
 
 
 def _values(rows: EntryRows, raw: bool = False) -> list[Any]:
-    """The values; pickled ones as they are, unless a class in them has changed."""
+    """Return the values; if `raw`, pickled, and unchanged unless one of their classes has changed."""
     if raw and rows.loads is pickle.loads:
         return rows.values
     values = map(rows.loads, rows.values)
@@ -97,13 +97,13 @@ def _plain(storage: FileCheckpointStore, part: KeyedPart) -> Iterator[EntryRows]
 
 
 def value_layout(storage: FileCheckpointStore, part: KeyedPart, raw: bool) -> Iterator[Piece]:
-    """key, value."""
+    """Yield key, value."""
     for rows in _plain(storage, part):
         yield [_keys(rows), _values(rows, raw)]
 
 
 def entry_layout(storage: FileCheckpointStore, part: KeyedPart, raw: bool) -> Iterator[Piece]:
-    """key, namespace, value: any keyed state as it is stored."""
+    """Yield key, namespace, value: any keyed state as stored."""
     for rows in _entries(storage, part):
         yield [_keys(rows), _namespaces(rows), _values(rows, raw)]
 
@@ -111,14 +111,14 @@ def entry_layout(storage: FileCheckpointStore, part: KeyedPart, raw: bool) -> It
 def result_layout(
     storage: FileCheckpointStore, part: KeyedPart, raw: bool, get_result: Callable[[Any], Any]
 ) -> Iterator[Piece]:
-    """key, the result that an aggregate function gives for the accumulator."""
+    """Yield key, and the result of an aggregate function for the accumulator."""
     for rows in _plain(storage, part):
         results = list(map(get_result, _values(rows)))
         yield [_keys(rows), list(map(dumps, results)) if raw else results]
 
 
 def list_layout(storage: FileCheckpointStore, part: KeyedPart, raw: bool) -> Iterator[Piece]:
-    """key, index, value: a row per item."""
+    """Yield key, index, value: a row per item."""
 
     def expand(key: Any, items: Any) -> Iterator[Any]:
         if not isinstance(items, list):
@@ -129,7 +129,7 @@ def list_layout(storage: FileCheckpointStore, part: KeyedPart, raw: bool) -> Ite
 
 
 def map_layout(storage: FileCheckpointStore, part: KeyedPart, raw: bool) -> Iterator[Piece]:
-    """key, map_key, value: a row per entry of the map."""
+    """Yield key, map_key, value: a row per entry of the map."""
 
     def expand(key: Any, entries: Any) -> Iterator[Any]:
         if not isinstance(entries, dict):
@@ -140,7 +140,7 @@ def map_layout(storage: FileCheckpointStore, part: KeyedPart, raw: bool) -> Iter
 
 
 def session_layout(storage: FileCheckpointStore, part: KeyedPart, raw: bool) -> Iterator[Piece]:
-    """key, window_start, window_end, fired, value: a row per session; times in ms."""
+    """Yield key, window_start, window_end, fired, value: a row per session; times in ms."""
 
     def expand(key: Any, sessions: Any) -> Iterator[Any]:
         return ((key, start, end, fired, contents) for start, end, contents, fired in sessions)
@@ -149,7 +149,7 @@ def session_layout(storage: FileCheckpointStore, part: KeyedPart, raw: bool) -> 
 
 
 def slots_layout(storage: FileCheckpointStore, part: KeyedPart, raw: bool) -> Iterator[Piece]:
-    """The same for windows of any kind; those without a time have neither start nor end."""
+    """Like `session_layout`, for windows of any kind; start and end are None for windows without a time."""
 
     def expand(key: Any, slots: Any) -> Iterator[Any]:
         for token, slot in slots.items():
@@ -167,7 +167,7 @@ def _expanded(
     width: int,
     expand: Callable[[Any, Any], Iterator[Any]],
 ) -> Iterator[Piece]:
-    """Several rows per entry, cut into pieces again, because one list may be long."""
+    """Expand each entry into several rows, split into pieces again because a list may be long."""
     for rows in _plain(storage, part):
         entries = zip(_keys(rows), map(rows.loads, rows.values), strict=True)
         yield from _cut(chain.from_iterable(expand(key, value) for key, value in entries), width, raw)
@@ -192,7 +192,7 @@ def _finished(columns: list[list[Any]], raw: bool) -> Piece:
 
 
 def window_layout(storage: FileCheckpointStore, part: KeyedPart, raw: bool, fired: bool) -> Iterator[Piece]:
-    """key, window_start, window_end, fired, value: a row per key and window; times in ms."""
+    """Yield key, window_start, window_end, fired, value: a row per key and window; times in ms."""
     for rows in _entries(storage, part):
         windows = _namespaces(rows)
         starts, ends = [start for start, _ in windows], [end for _, end in windows]
@@ -200,20 +200,20 @@ def window_layout(storage: FileCheckpointStore, part: KeyedPart, raw: bool, fire
 
 
 def timer_layout(storage: FileCheckpointStore, part: KeyedPart, raw: bool, domain: str) -> Iterator[Piece]:
-    """time_domain, timestamp_ms, key."""
+    """Yield time_domain, timestamp_ms, key."""
     for rows in _entries(storage, part):
         keys = _keys(rows)
         yield [[domain] * len(keys), _namespaces(rows), list(map(dumps, keys)) if raw else keys]
 
 
 def item_layout(storage: FileCheckpointStore, part: ListPart, raw: bool) -> Iterator[Piece]:
-    """subtask, index, value: a row per item."""
+    """Yield subtask, index, value: a row per item."""
     items = read_operator(storage.read(part.file))
     return _cut(((part.subtask, index, item) for index, item in enumerate(items)), 3, raw)
 
 
 def pair_layout(storage: FileCheckpointStore, part: ListPart, raw: bool) -> Iterator[Piece]:
-    """map_key, value: a row per entry of a broadcast map."""
+    """Yield map_key, value: a row per entry of a broadcast map."""
     items = read_operator(storage.read(part.file))
     if not all(isinstance(item, tuple) and len(item) == 2 for item in items):
         raise StateError(f"{part.what} is not a map: read it with read_operator_state")

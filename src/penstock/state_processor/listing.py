@@ -1,4 +1,4 @@
-"""What is in a savepoint: its operators and their states, without reading any state (H5)."""
+"""Lists the operators of a savepoint and their states, without reading any state (H5)."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ class StateListing:
     """A state of an operator.
 
     Attributes:
-        name: the state's name; those that begin with `_penstock` belong to the operator itself.
+        name: the state's name; names that begin with `_penstock` belong to the operator itself.
         mode: `keyed`, or how an operator state is redistributed: split, union, broadcast, committable, channel.
-        kind: value, list, map, reducing, aggregating, timers, window ...; None when it is not known.
-        subtasks: how many subtasks have some of it.
-        files: how many files or inline pieces it consists of.
-        size_bytes: how many bytes these have.
-        items: how many items an operator state has; None for keyed state, which would have to be read.
+        kind: value, list, map, reducing, aggregating, timers, window ...; None if unknown.
+        subtasks: the number of subtasks that have some of it.
+        files: the number of its files or inline pieces.
+        size_bytes: their total size (bytes).
+        items: the number of items of an operator state; None for keyed state, which would have to be read.
     """
 
     name: str
@@ -41,15 +41,15 @@ class OperatorListing:
     """An operator of a savepoint.
 
     Attributes:
-        uid: as the program gave it, or None.
+        uid: the uid that the program set, or None.
         operator_id: 32 hexadecimal digits.
-        name: as plans show it.
-        parallelism: how many subtasks it had.
-        max_parallelism: how many key groups its keyed state has.
+        name: the name in plans.
+        parallelism: the number of subtasks.
+        max_parallelism: the number of key groups of its keyed state.
         finished: the subtasks that had finished for good.
-        enumerator_bytes: the size of its split enumerator's state, when it is a source; None otherwise.
+        enumerator_bytes: the size of its split enumerator's state for a source; None otherwise.
         native_bytes: the size of keyed state in a backend's own files, which only a job can read; 0 in savepoints.
-        states: its states, by name.
+        states: its keyed states, then its operator states, each sorted by name.
     """
 
     uid: str | None
@@ -64,7 +64,7 @@ class OperatorListing:
 
 
 def list_operator(operator: OperatorState) -> OperatorListing:
-    """What the metadata says about an operator."""
+    """List an operator and its states from the metadata."""
     keyed = {name for subtask in operator.subtasks.values() for name in subtask.keyed}
     lists = {name for subtask in operator.subtasks.values() for name in subtask.operator}
     states = [_keyed(operator, name) for name in sorted(keyed)] + [_list(operator, name) for name in sorted(lists)]
@@ -100,7 +100,7 @@ def _list(operator: OperatorState, name: str) -> StateListing:
 
 
 def declared_kind(handle: Any) -> str | None:
-    """The kind of state that a handle's schema says, or None when it has none."""
+    """Return the kind of state in a handle's schema; None without a schema."""
     schema = getattr(handle, "schema", "")
     if not schema:
         return None
@@ -114,7 +114,7 @@ def declared_kind(handle: Any) -> str | None:
 
 
 def find_operator(operators: Iterable[OperatorState], uid: str) -> OperatorState:
-    """The operator with this uid, or with this operator id; raises `StateError` that names those that exist."""
+    """Return the operator with this uid or operator id; raise `StateError` that lists the existing ones."""
     known = list(operators)
     for operator in known:
         if uid in (operator.uid, operator.operator_id):
@@ -129,7 +129,7 @@ def _named(operator: OperatorState) -> str:
 
 
 def no_such_state(operator: OperatorState, name: str, mode: str) -> StateError:
-    """The error for a state that an operator does not have."""
+    """Return the error for a state that an operator does not have."""
     names = ", ".join(_states_of(operator))
     return StateError(f"operator {operator_name(operator)} has no {mode} state {name!r}; there are: {names or 'none'}")
 
@@ -140,5 +140,5 @@ def _states_of(operator: OperatorState) -> Iterator[str]:
 
 
 def operator_name(operator: OperatorState) -> str:
-    """The name of an operator in errors."""
+    """Return the operator's name for errors."""
     return repr(operator.uid) if operator.uid is not None else f"{operator.name!r} (id {operator.operator_id})"

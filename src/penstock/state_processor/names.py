@@ -1,4 +1,4 @@
-"""The names under which the built-in operators keep their state, and what kind of state each is (H5).
+"""The state names of the built-in operators, and the kind of each state (H5).
 
 The operators are the authority; the tests read savepoints of real jobs by these names.
 """
@@ -21,15 +21,15 @@ from penstock.core.operators.window.kept_windows import (
 from penstock.core.operators.window.window_contexts import EVENT_TIMERS as WINDOW_EVENT_TIMERS
 from penstock.core.operators.window.window_contexts import PROCESSING_TIMERS as WINDOW_PROCESSING_TIMERS
 
-#: The value of each key of `KeyedStream.reduce`.
+#: The state of `KeyedStream.reduce`: a value per key.
 REDUCE_STATE: Final = "_penstock_reduce"
-#: Tumbling and sliding windows: namespace (start, end), key, contents; those that have fired, under lateness.
+#: Tumbling and sliding windows: namespace (start, end), key, contents; and fired windows that are kept for lateness.
 WINDOW_STATE: Final = OPEN_WINDOWS
 FIRED_WINDOW_STATE: Final = FIRED_WINDOWS
 #: Session windows: key -> [[start, end, contents, fired], ...], and the timers at their ends.
 SESSION_STATE: Final = SESSIONS
-#: All other windows: a map state from windows to [contents]. Under `trigger-state:` and `window-state:` lies what
-#: triggers and window functions keep for each window, as map states too.
+#: All other windows: a map state from windows to [contents]. Triggers and window functions keep their state for each
+#: window in map states as well, under `trigger-state:` and `window-state:`.
 WINDOW_TIMERS: Final = (WINDOW_EVENT_TIMERS, WINDOW_PROCESSING_TIMERS)
 
 TIMERS: Final = {"event": EVENT_TIMERS, "processing": PROCESSING_TIMERS}

@@ -1,4 +1,4 @@
-"""Savepoints and checkpoints opened for reading: every state as a table (H5)."""
+"""Opens savepoints and checkpoints for reading, with every state as a table (H5)."""
 
 from __future__ import annotations
 
@@ -55,19 +55,19 @@ from penstock.state_processor.signing import configured_store
 from penstock.state_processor.table import Column, SavepointTable, decode
 from penstock.storage.metadata import CheckpointMetadata, KeyedStateHandle, OperatorState, OperatorStateHandle
 
-#: A history longer than this (bytes) is read by several Spark tasks, each taking some of its key groups.
+#: Several Spark tasks read a history longer than this (bytes), each taking some of its key groups.
 SLICE_BYTES: Final = 128 << 20
 
 
 class SavepointReader:
-    """A savepoint, or a retained checkpoint, open for reading. Operators go by uid, or by operator id.
+    """A savepoint or retained checkpoint, open for reading. Operators are identified by uid or operator id.
 
-    Types of columns are inferred from the first rows of a state. `key_type` and `value_type` give them instead: a
-    Python type, a dataclass, a `TypeInformation`, an Arrow type, or `PICKLED`.
+    Column types are inferred from the first rows of a state, unless `key_type` or `value_type` gives them: a Python
+    type, a dataclass, a `TypeInformation`, an Arrow type, or `PICKLED`.
 
-    Reading unpickles what the job pickled, which runs code that the savepoint names: read only what you trust.
+    Reading unpickles the job's data, which runs code that the savepoint names: read only savepoints that you trust.
 
-    Every `read_...` method raises `StateError` when there is no such operator or state, and says which there are.
+    Every `read_...` method raises `StateError` if the operator or state does not exist, and lists the existing ones.
     """
 
     def __init__(self, metadata: CheckpointMetadata) -> None:
@@ -76,10 +76,10 @@ class SavepointReader:
 
     @classmethod
     def read(cls, path: str) -> SavepointReader:
-        """Open the savepoint or checkpoint in a directory of any fsspec file system; reads its metadata only.
+        """Open the savepoint or checkpoint in a directory of any fsspec file system; reads only its metadata.
 
         Raises:
-            CheckpointError: if there is none, or its metadata is damaged.
+            CheckpointError: if the metadata is missing or damaged.
         """
         return cls(configured_store("", 0).load(str(path)))
 
@@ -92,12 +92,12 @@ class SavepointReader:
 
     @property
     def job_name(self) -> str:
-        """The name of the job that took it."""
+        """The name of the job that took the snapshot."""
         return self._metadata.job_name
 
     @property
     def checkpoint_id(self) -> int:
-        """Its number among the checkpoints of its job."""
+        """The number of the checkpoint within its job."""
         return self._metadata.checkpoint_id
 
     @property
@@ -107,20 +107,20 @@ class SavepointReader:
 
     @property
     def taken_at(self) -> datetime.datetime:
-        """When it began, UTC."""
+        """When the checkpoint or savepoint began, UTC."""
         return datetime.datetime.fromtimestamp(self._metadata.timestamp_ms / 1000, datetime.UTC)
 
     @property
     def operators(self) -> list[OperatorListing]:
-        """All operators of the job, those without state too, upstream before downstream."""
+        """All operators of the job, including those without state, upstream before downstream."""
         return [list_operator(operator) for operator in self._metadata.operators]
 
     def operator(self, uid: str) -> OperatorListing:
-        """The operator with this uid or operator id."""
+        """Return the operator with this uid or operator id."""
         return list_operator(self._find(uid))
 
     def verify(self) -> None:
-        """Read every file once; raises `CheckpointError` for the first that is missing or damaged."""
+        """Read every file once; raise `CheckpointError` for the first missing or damaged one."""
         for file in self._metadata.state_files():
             self._storage.read(file)
 
@@ -129,13 +129,13 @@ class SavepointReader:
     def read_value_state(
         self, uid: str, name: str | StateDescriptor, key_type: Any = None, value_type: Any = None
     ) -> SavepointTable:
-        """A value state: key, value."""
+        """Read a value state: key, value."""
         return self._keyed(uid, name, "value", value_layout, ("key", "value"), key_type, value_type)
 
     def read_list_state(
         self, uid: str, name: str | StateDescriptor, key_type: Any = None, value_type: Any = None
     ) -> SavepointTable:
-        """A list state, of keys: key, index, value; or of the operator itself: subtask, index, value."""
+        """Read a list state: key, index, value for keyed state; subtask, index, value for operator state."""
         operator = self._find(uid)
         if _name(name) in _operator_names(operator) - _keyed_names(operator):
             return self._items(operator, _name(name), ("split", "union", "broadcast"), value_type)
@@ -149,7 +149,7 @@ class SavepointReader:
         value_type: Any = None,
         map_key_type: Any = None,
     ) -> SavepointTable:
-        """A map state: key, map_key, value."""
+        """Read a map state: key, map_key, value."""
         if map_key_type is None and isinstance(name, MapStateDescriptor):
             map_key_type = declared_type(name.key_type_info)
         columns = ("key", "map_key", "value")
@@ -158,7 +158,7 @@ class SavepointReader:
     def read_reducing_state(
         self, uid: str, name: str | StateDescriptor = REDUCE_STATE, key_type: Any = None, value_type: Any = None
     ) -> SavepointTable:
-        """A reducing state: key, value. Without a name, that of a `reduce` on a keyed stream."""
+        """Read a reducing state: key, value. By default, reads the state of a `reduce` on a keyed stream."""
         return self._keyed(uid, name, "reducing", value_layout, ("key", "value"), key_type, value_type)
 
     def read_aggregating_state(
@@ -169,7 +169,9 @@ class SavepointReader:
         key_type: Any = None,
         value_type: Any = None,
     ) -> SavepointTable:
-        """An aggregating state: key, value. The value is the accumulator, or with `agg_function` its result."""
+        """Read an aggregating state: key, value. The value is the accumulator, or its result if `agg_function` is
+        given.
+        """
         layout: Layout = value_layout
         if agg_function is not None:
             layout = partial(result_layout, get_result=agg_function.get_result)
@@ -178,14 +180,14 @@ class SavepointReader:
     def read_keyed_state(
         self, uid: str, name: str | StateDescriptor, key_type: Any = None, value_type: Any = None
     ) -> SavepointTable:
-        """Any keyed state as it is stored: key, namespace, value."""
+        """Read any keyed state as stored: key, namespace, value."""
         return self._keyed(uid, name, None, entry_layout, ("key", "namespace", "value"), key_type, value_type)
 
     def read_columns(self, uid: str) -> pa.Table:
-        """The state of an operator over columns, as it is stored: its partials, and the key group of each row.
+        """Read the state of a columnar operator as stored: its partials, and the key group of each row.
 
         Raises:
-            StateError: if the operator keeps no state in columns, or keeps maps with keys that are NULL.
+            StateError: if the operator keeps no state in columns, or keeps maps with NULL keys.
         """
         operator = self._find(uid)
         histories = [
@@ -205,7 +207,7 @@ class SavepointReader:
         return pa.concat_tables(tables).replace_schema_metadata(tables[0].schema.metadata)
 
     def read_timers(self, uid: str, key_type: Any = None) -> SavepointTable:
-        """The timers of a process function: time_domain (event or processing), timestamp_ms, key."""
+        """Read the timers of a process function: time_domain (event or processing), timestamp_ms, key."""
         operator = self._find(uid)
         self._check_native(operator)
         reads = [
@@ -217,12 +219,12 @@ class SavepointReader:
         return SavepointTable(f"the timers of {operator_name(operator)}", columns, reads, self._storage)
 
     def read_window_state(self, uid: str, key_type: Any = None, value_type: Any = None) -> SavepointTable:
-        """The open windows: key, window_start, window_end (ms), fired, value.
+        """Read the open windows: key, window_start, window_end (ms), fired, value.
 
-        The value is what the window holds: a reduced record, an accumulator, the list of all records, or with an
-        evictor that of (record, timestamp). Windows that have `fired` are kept for late records; `fired` is not known
-        for windows with a trigger of their own. Count windows, the global window and windows of other classes have no
-        start and no end.
+        The value is the contents of the window: a reduced record, an accumulator, the list of all records, or with an
+        evictor the list of (record, timestamp). Windows that have `fired` are kept for late records; for windows with a
+        custom trigger, `fired` is unknown. Count windows, the global window and windows of other classes have neither
+        start nor end.
         """
         operator = self._find(uid)
         self._check_native(operator)
@@ -247,17 +249,17 @@ class SavepointReader:
     # --- operator state ----------------------------------------------------------------------------------------------
 
     def read_operator_state(self, uid: str, name: str, value_type: Any = None) -> SavepointTable:
-        """Any operator state as it is stored: subtask, index, value."""
+        """Read any operator state as stored: subtask, index, value."""
         return self._items(self._find(uid), name, None, value_type)
 
     def read_union_state(self, uid: str, name: str | StateDescriptor, value_type: Any = None) -> SavepointTable:
-        """A union list: subtask, index, value."""
+        """Read a union list: subtask, index, value."""
         return self._items(self._find(uid), _name(name), ("union",), value_type)
 
     def read_broadcast_state(
         self, uid: str, name: str | StateDescriptor, key_type: Any = None, value_type: Any = None
     ) -> SavepointTable:
-        """A broadcast map: map_key, value, as one of the unfinished subtasks has it; all have the same."""
+        """Read a broadcast map: map_key, value. All subtasks have the same map; an unfinished one is preferred."""
         operator = self._find(uid)
         parts = self._list_parts(operator, _name(name), ("broadcast",))
         kept = min(parts, key=lambda part: (part.subtask in operator.finished, part.subtask))
@@ -268,17 +270,17 @@ class SavepointReader:
         return SavepointTable(kept.what, columns, [(pair_layout, kept)], self._storage)
 
     def read_source_splits(self, uid: str) -> SavepointTable:
-        """The splits that a source's readers had, with their positions: subtask, index, value."""
+        """Read the splits of a source's readers, with their positions: subtask, index, value."""
         return self._items(self._source(uid), SPLITS_STATE, None, None, may_be_empty=True)
 
     def read_enumerator(self, uid: str) -> Any:
-        """The state of a source's split enumerator: a Python object of the connector."""
+        """Return the state of a source's split enumerator: a Python object of the connector."""
         operator = self._source(uid)
         assert operator.coordinator is not None
         return decode(self._storage.read(operator.coordinator))
 
     def read_sink_committables(self, uid: str) -> SavepointTable:
-        """What a sink had prepared and not committed: subtask, index, value."""
+        """Read the committables that a sink had prepared and not committed: subtask, index, value."""
         return self._items(self._find(uid), COMMITTABLES_STATE, None, None, may_be_empty=True)
 
     # --- inside ------------------------------------------------------------------------------------------------------
@@ -383,14 +385,14 @@ _METHODS: Final[dict[str, Callable[..., SavepointTable]]] = {
 
 
 def slices(handle: KeyedStateHandle, slice_bytes: int) -> list[tuple[int, int]]:
-    """The key groups of a handle in ranges, both ends included, of about `slice_bytes` each."""
+    """Split the key groups of a handle into ranges (both ends included) of about `slice_bytes` each."""
     count = handle.last_key_group - handle.first_key_group + 1
     pieces = max(1, min(count, -(-handle.length // slice_bytes)))
     return split_range(handle.first_key_group, handle.last_key_group, pieces)
 
 
 def split_range(first: int, last: int, pieces: int) -> list[tuple[int, int]]:
-    """Key groups `first` to `last` in `pieces` ranges of about the same length, both ends included."""
+    """Split key groups `first` to `last` into `pieces` ranges of about equal length, both ends included."""
     count = last - first + 1
     bounds = [first + i * count // pieces for i in range(pieces + 1)]
     return [(a, b - 1) for a, b in pairwise(bounds) if a < b]

@@ -1,9 +1,9 @@
-"""Rows of any source that a user has, and what of each row goes into state (H5).
+"""Rows of any source that a user has, and the selection of state from each row (H5).
 
-A source is a pandas or Arrow table, an Arrow reader, a Spark data frame, or any iterable. A selector says what to take
-of a row: a column's name, a list of names (which gives a tuple), or a function of the row. Rows of tables reach
-functions as `Row`s with names, and so do structs within them. Rows of an iterable are its elements. A name takes a
-field of them (of a dict, Row, named tuple or dataclass), and a number takes a position.
+A source is a pandas or Arrow table, an Arrow reader, a Spark data frame, or any iterable. A selector picks part of a
+row: a column name, a list of names (which gives a tuple), or a function of the row. Functions get rows of tables, and
+structs within them, as `Row`s with names. The rows of an iterable are its elements. A name selects a field of an
+element (a dict, Row, named tuple or dataclass), and a number selects a position.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from penstock.state.errors import StateError
 
 Selector: TypeAlias = str | int | Sequence[str | int] | Callable[[Any], Any]
 
-#: How many rows are looked at together.
+#: The number of rows to process together.
 ROWS_MAX: Final = 4096
 
 
 class RowBlock:
-    """Some rows of a source; `select` gives what a selector takes of each."""
+    """Some rows of a source; `select` applies a selector to each."""
 
     def select(self, selector: Selector) -> list[Any]:
-        """What a selector takes of each row, in order; raises `StateError` when it fails."""
+        """Apply a selector to each row, in order; raise `StateError` for an unknown name."""
         if callable(selector):
             return self._call(selector)
         if isinstance(selector, str | int):
@@ -52,7 +52,7 @@ class ArrowBlock(RowBlock):
 
     def _call(self, function: Callable[[Any], Any]) -> list[Any]:
         if self._rows is None:
-            # The rows of a struct are made again for each look, so that a function may keep what it was given.
+            # Columns selected by name convert structs again, so a function may keep the rows that it gets.
             columns = [_python_values(column) for column in self._batch.columns]
             self._rows = list(map(Row(*self._names), *columns)) if columns else []
         return list(map(function, self._rows))
@@ -87,12 +87,12 @@ class ElementBlock(RowBlock):
 
 
 def is_spark_frame(source: Any) -> bool:
-    """Whether a source is a Spark data frame, classic or over Spark Connect."""
+    """Return whether a source is a Spark data frame, classic or over Spark Connect."""
     return type(source).__module__.startswith("pyspark.sql") and hasattr(source, "mapInArrow")
 
 
 def blocks(source: Any) -> Iterator[RowBlock]:
-    """The rows of a source that lies in this process, some at a time."""
+    """Yield the rows of a source in this process, in blocks."""
     if type(source).__module__.startswith("pandas."):
         source = pa.Table.from_pandas(source, preserve_index=False)
     if isinstance(source, pa.RecordBatch):
@@ -112,14 +112,14 @@ def blocks(source: Any) -> Iterator[RowBlock]:
 
 
 def arrow_blocks(batches: Iterable[Any]) -> Iterator[RowBlock]:
-    """The rows of Arrow record batches."""
+    """Yield the rows of Arrow record batches in blocks."""
     for batch in batches:
         for begin in range(0, batch.num_rows, ROWS_MAX):
             yield ArrowBlock(batch.slice(begin, ROWS_MAX))
 
 
 def _python_values(array: Any) -> list[Any]:
-    """A column as Python values: structs as rows with names, timestamps in microseconds where nothing is lost."""
+    """Convert a column to Python values: structs to rows with names, timestamps to microseconds if nothing is lost."""
     kind = array.type
     if pa.types.is_timestamp(kind) and kind.unit == "ns":
         try:

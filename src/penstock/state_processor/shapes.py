@@ -1,7 +1,7 @@
-"""From rows to entries of keyed state, a shape for each kind of state (H5).
+"""Builds entries of keyed state from rows, with a shape for each kind of state (H5).
 
-A shape says what is taken of a row (key, namespace, item) and how the items of one key become the entry's value. It is
-plain data with functions, so it travels to Spark.
+A shape selects the key, namespace and item of a row, and combines the items of one key into the entry's value. It is
+plain data with functions, so it can be sent to Spark.
 """
 
 from __future__ import annotations
@@ -23,27 +23,27 @@ from penstock.state.descriptors import (
 from penstock.state.errors import StateError
 from penstock.state_processor.rows import RowBlock, Selector
 
-#: What `combine` gives when there is nothing to store.
+#: Returned by `combine` if there is nothing to store.
 NOTHING: Final = object()
 
 
 @dataclass(frozen=True)
 class Shape:
-    """A state with one value per key; None stores nothing, as `ValueState.update` does."""
+    """A state with one value per key; None stores nothing, as in `ValueState.update`."""
 
     what: str
     key: Selector
     value: Selector
 
     def rows(self, block: RowBlock) -> Iterator[tuple[Any, Any, Any]]:
-        """(key, namespace, item) of each row."""
+        """Yield (key, namespace, item) for each row."""
         return ((key, None, item) for key, item in zip(block.select(self.key), self._items(block), strict=True))
 
     def _items(self, block: RowBlock) -> list[Any]:
         return block.select(self.value)
 
     def combine(self, key: Any, namespace: Any, items: list[Any]) -> Any:
-        """The entry's value from the items of all its rows, in order; `NOTHING` for none."""
+        """Return the entry's value from the items of all its rows, in order; `NOTHING` to store no entry."""
         if len(items) > 1:
             raise StateError(f"{self.what}: {len(items)} rows have the key {key!r}, but a key has only one value")
         return NOTHING if items[0] is None else items[0]
@@ -51,7 +51,7 @@ class Shape:
 
 @dataclass(frozen=True)
 class ListShape(Shape):
-    """A list state: a row per item, in the order of the rows."""
+    """A list state: one row per item, in the order of the rows."""
 
     def combine(self, key: Any, namespace: Any, items: list[Any]) -> Any:
         return items
@@ -59,7 +59,7 @@ class ListShape(Shape):
 
 @dataclass(frozen=True)
 class MapShape(Shape):
-    """A map state: a row per entry of the map."""
+    """A map state: one row per map entry."""
 
     map_key: Selector
 
@@ -75,7 +75,7 @@ class MapShape(Shape):
 
 @dataclass(frozen=True)
 class ReducingShape(Shape):
-    """A reducing state: the rows of a key are folded."""
+    """A reducing state: folds the rows of a key."""
 
     reduce: Any
 
@@ -88,7 +88,7 @@ class ReducingShape(Shape):
 
 @dataclass(frozen=True)
 class AggregatingShape(Shape):
-    """An aggregating state: the rows of a key are added to an accumulator."""
+    """An aggregating state: adds the rows of a key to an accumulator."""
 
     function: Any
 
@@ -101,7 +101,7 @@ class AggregatingShape(Shape):
 
 @dataclass(frozen=True)
 class WindowShape(Shape):
-    """The contents of tumbling or sliding windows: a row per key and window."""
+    """The contents of tumbling or sliding windows: one row per key and window."""
 
     start: Selector
     end: Selector
@@ -118,7 +118,7 @@ class WindowShape(Shape):
 
 @dataclass(frozen=True)
 class TimerShape(Shape):
-    """Timers: `value` selects the time at which a key's timer is due; setting one twice sets it once."""
+    """Timers: `value` selects the time at which a key's timer is due; duplicates count once."""
 
     def rows(self, block: RowBlock) -> Iterator[tuple[Any, Any, Any]]:
         times = map(to_ms, block.select(self.value))
@@ -129,7 +129,7 @@ class TimerShape(Shape):
 
 
 def shape_of(what: str, descriptor: StateDescriptor, key: Selector, value: Selector, map_key: Selector) -> Shape:
-    """The shape of the state that a descriptor declares."""
+    """Return the shape of the state that a descriptor declares."""
     if isinstance(descriptor, MapStateDescriptor):
         return MapShape(what, key, value, map_key)
     if isinstance(descriptor, ListStateDescriptor):
@@ -144,7 +144,7 @@ def shape_of(what: str, descriptor: StateDescriptor, key: Selector, value: Selec
 
 
 def to_ms(moment: Any) -> int:
-    """A point in time as ms since the epoch: an int is taken as such, a datetime without a zone is UTC."""
+    """Convert a point in time to ms since the epoch: an int stays unchanged, a datetime without a time zone is UTC."""
     if isinstance(moment, datetime.datetime):
         aware = moment if moment.tzinfo is not None else moment.replace(tzinfo=datetime.UTC)
         return (aware - _EPOCH) // _MILLISECOND

@@ -1,4 +1,4 @@
-"""Savepoints under the key of `penstock.checkpoints.signing-key`: read with it, and signed for it."""
+"""Reads and signs savepoints with the key of `penstock.checkpoints.signing-key`."""
 
 from __future__ import annotations
 
@@ -16,27 +16,28 @@ from penstock.storage.signatures import key_of
 
 
 def configured_store(job_id: str, inline_bytes_max: int) -> FileCheckpointStore:
-    """A store that reads and writes savepoints, with the key of `config.yaml` or the command line, if there is one."""
+    """Return a store for savepoints, with the key of `config.yaml` or the command line, if any."""
     key = key_of(default_configuration().read(SIGNING_KEY))
     return FileCheckpointStore(None, job_id, inline_bytes_max, key=key)
 
 
 def sign_savepoint(path: str, target: str, key: str | None = None) -> str:
-    """Copy a savepoint or checkpoint into a new directory, signed. Signatures that it has are not checked.
+    """Copy a savepoint or checkpoint into a new directory and sign it. Existing signatures are not checked.
 
-    So a job that has run without `penstock.checkpoints.signing-key` can go on with it. Sign only what you trust.
+    A job that ran without `penstock.checkpoints.signing-key` can continue with it from the copy. Sign only savepoints
+    that you trust.
 
     Args:
         path: the directory of the savepoint or checkpoint, in any fsspec file system.
-        target: a directory that does not exist, or is empty.
-        key: of 16 characters or more; by default the option's value in `config.yaml`.
+        target: a directory that does not exist or is empty.
+        key: 16 characters or more; by default the option's value in `config.yaml`.
 
     Returns:
         The directory of the signed savepoint.
 
     Raises:
-        CheckpointError: if there is nothing whole at `path`, or something at `target`.
-        ConfigurationError: if the key is missing or short.
+        CheckpointError: if `path` holds no complete savepoint or checkpoint, or `target` is not empty.
+        ConfigurationError: if the key is missing or too short.
     """
     secret = key_of(key if key is not None else default_configuration().read(SIGNING_KEY))
     if secret is None:

@@ -1,8 +1,8 @@
 """Spark jobs of the state processor: tasks that read, copy and write files, and keyed state from a data frame (H5).
 
-All calls are methods of the session and the data frame at hand, so a classic session and one over Spark Connect both
-work. A task that Spark repeats writes its files again. Files are named by their content, and files that no metadata
-names are deleted when the savepoint is complete.
+All calls are methods of the given session and data frame, so a classic session and Spark Connect both work. A task that
+Spark retries writes its files again. Files are named by their content, and files that no metadata names are deleted
+when the savepoint is complete.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: Rows of an Arrow batch between Spark and a task.
+#: The number of rows of an Arrow batch between Spark and a task.
 BATCH_ROWS: Final = 4096
 _POSITION: Final = "_penstock_position"
 _ROWS: Final = pa.schema(
@@ -62,7 +62,7 @@ def run_tasks(spark: SparkSession, tasks: Sequence[Callable[[], T]], what: str) 
     """Run functions as tasks of one Spark job, and return their results in order.
 
     Raises:
-        StateError: with the reason, when one of them fails for good.
+        StateError: with the reason, if a task fails for good.
     """
     if not tasks:
         return []
@@ -84,13 +84,13 @@ def run_tasks(spark: SparkSession, tasks: Sequence[Callable[[], T]], what: str) 
 def write_frame(
     frame: DataFrame, shape: Shape, name: str, target: Target, max_parallelism: int, parts: Sequence[tuple[int, int]]
 ) -> list[tuple[StateFile, ...]]:
-    """Write keyed state from a data frame: for each part, a range of key groups, the files that hold it.
+    """Write keyed state from a data frame, and return the files of each part, a range of key groups.
 
-    Rows are shuffled to their part and sorted by entry, so a task holds one entry and one file at a time.
+    Rows are shuffled by part and sorted by entry, so a task holds one entry and one file at a time.
     """
     ship_package(frame.sparkSession)
     script = pack_script()
-    # By cloudpickle itself: Spark's own copy would make other classes of the user's script.
+    # Use cloudpickle itself: Spark's own copy would create other classes for the user's script.
     payload = cloud.dumps((shape, target))
     part_of = [number for number, (first, last) in enumerate(parts) for _ in range(first, last + 1)]
 
@@ -117,7 +117,7 @@ def write_frame(
 
 
 def _encoded(batch: Any, shape: Shape, max_parallelism: int, part_of: Sequence[int]) -> Iterator[Any]:
-    """The rows of a batch of the frame, in order, as batches of `_ROWS`."""
+    """Yield the rows of a batch of the data frame, in order, as batches of `_ROWS`."""
     positions = batch.column(_POSITION).to_pylist()
     rows = keyed_rows(shape, arrow_blocks([batch.drop_columns([_POSITION])]), max_parallelism)
     encoded = [
@@ -139,7 +139,7 @@ def _encoded(batch: Any, shape: Shape, max_parallelism: int, part_of: Sequence[i
 
 
 def _entries(shape: Shape, rows: Iterable[Any]) -> Iterator[Entry]:
-    """Rows that are sorted by entry, as entries."""
+    """Yield the entries of rows that are sorted by entry."""
     for _, of_entry in groupby(rows, itemgetter(1)):
         some = list(of_entry)
         _, _, _, group, key, namespace, _ = some[0]

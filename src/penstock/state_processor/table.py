@@ -1,7 +1,7 @@
-"""A state of a savepoint as a table that is read when it is asked for (H5).
+"""A savepoint's state as a table that is read on demand (H5).
 
-Nothing is read before a table is asked for rows or its schema. `to_spark` reads in Spark's tasks, one part each: only
-the schema is worked out here, from the first rows of the state, unless its types are given.
+Nothing is read until rows or the schema are requested. `to_spark` reads in Spark tasks, one part each: only the schema
+is inferred here, from the first rows of the state, unless its types are given.
 """
 
 from __future__ import annotations
@@ -21,13 +21,15 @@ if TYPE_CHECKING:
     import pandas
     from pyspark.sql import DataFrame, SparkSession
 
-#: This many rows of a state decide the types of its columns.
+#: The number of rows from which the types of a state's columns are inferred.
 SAMPLE_ROWS: Final = 1000
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table; `kind` None is inferred, `PICKLED` is pickled bytes, else whatever `arrow_type` takes."""
+    """A column of a table; a `kind` of None is inferred, `PICKLED` is pickled bytes, anything else goes to
+    `arrow_type`.
+    """
 
     name: str
     kind: Any = None
@@ -36,7 +38,7 @@ class Column:
 class SavepointTable:
     """The rows of a state; each method reads them again. `title` names the state in errors.
 
-    Iterating gives each row as a tuple of the Python values themselves.
+    Iteration yields each row as a tuple of its Python values.
     """
 
     def __init__(
@@ -59,17 +61,17 @@ class SavepointTable:
 
     @property
     def partitions(self) -> int:
-        """How many tasks read the table on Spark."""
+        """The number of Spark tasks that read the table."""
         return len(self._reads)
 
     @property
     def schema(self) -> Any:
-        """The Arrow schema; reads the first rows for the types that were not given."""
+        """The Arrow schema; reads the first rows for types that were not given."""
         return _schema(self.column_names, self._types())
 
     @property
     def pickled(self) -> list[str]:
-        """The columns that hold pickled bytes; `decode` gives their values."""
+        """The columns that hold pickled bytes; `decode` returns their values."""
         return [name for name, kind in zip(self.column_names, self._types(), strict=True) if kind is None]
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
@@ -78,11 +80,11 @@ class SavepointTable:
                 yield from zip(*piece, strict=True)
 
     def count(self) -> int:
-        """How many rows there are."""
+        """Return the number of rows."""
         return sum(len(list(piece[0])) for layout, part in self._reads for piece in layout(self._storage, part, True))
 
     def to_arrow(self) -> Any:
-        """All rows as an Arrow table.
+        """Return all rows as an Arrow table.
 
         Raises:
             StateError: if a value does not fit the type of its column.
@@ -92,14 +94,14 @@ class SavepointTable:
         return pa.Table.from_batches(batches, schema=_schema(names, kinds))
 
     def to_pandas(self) -> pandas.DataFrame:
-        """All rows as a pandas data frame; raises as `to_arrow` does."""
+        """Return all rows as a pandas data frame; raises as `to_arrow` does."""
         frame: pandas.DataFrame = self.to_arrow().to_pandas()
         return frame
 
     def to_spark(self, spark: SparkSession) -> DataFrame:
-        """The rows as a Spark data frame, read by Spark's tasks, so the state never passes through this process.
+        """Return the rows as a Spark data frame. Spark tasks read them, so the state never passes through this process.
 
-        The savepoint's files must be reachable from Spark's machines.
+        Spark's machines must be able to reach the savepoint's files.
         """
         from penstock.state_processor.spark_jobs import ship_package
 
@@ -118,7 +120,7 @@ class SavepointTable:
         return spark.range(0, parts, 1, max(1, parts)).mapInArrow(read, ddl)
 
     def _types(self) -> list[Any]:
-        """The Arrow type of each column, None where it is pickled."""
+        """Return the Arrow type of each column; None if it is pickled."""
         if self._kinds is None:
             sample = list(islice(self, SAMPLE_ROWS)) if any(c.kind is None for c in self._columns) else []
             columns = list(zip(*sample, strict=True)) or [()] * len(self._columns)
@@ -143,10 +145,10 @@ def record_batches(
     kinds: Sequence[Any],
     title: str,
 ) -> Iterator[Any]:
-    """The rows of some parts as Arrow batches; `kinds` says the type of each column, None for pickled bytes."""
+    """Yield the rows of some parts as Arrow batches; `kinds` gives the type of each column, None for pickled bytes."""
     schema = _schema(names, kinds)
     raw = kinds[-1] is None
-    types = [*kinds[:-1], pa.binary()] if raw else kinds  # pickled bytes that come as such stay as they are
+    types = [*kinds[:-1], pa.binary()] if raw else kinds  # raw pickled bytes stay unchanged
     for layout, part in reads:
         for piece in layout(storage, part, raw):
             arrays = [
@@ -157,7 +159,9 @@ def record_batches(
 
 
 def decode(data: bytes | None) -> Any:
-    """The value of a cell of pickled bytes. Unpickling runs code that the bytes name: decode only what you trust."""
+    """Return the value of a cell of pickled bytes. This runs code that the bytes name: decode only bytes that you
+    trust.
+    """
     import pickle
 
     return None if data is None else pickle.loads(data)

@@ -1,4 +1,4 @@
-"""New savepoints: from nothing, from rows, or from a savepoint with some of its state changed (H5)."""
+"""Creates savepoints from scratch, from rows, or from a savepoint with changes to some of its state (H5)."""
 
 from __future__ import annotations
 
@@ -50,19 +50,19 @@ from penstock.storage.metadata import (
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-#: Into how many files of key groups a state from a Spark data frame is cut, unless set otherwise.
+#: The default number of files of key groups into which a state from a Spark data frame is split.
 PARTITIONS: Final = 32
 MODES: Final = ("split", "union", "broadcast")
 
 
 class SavepointWriter:
-    """A savepoint in the making. Methods note what to do and return the writer; `write` does it.
+    """A savepoint under construction. Methods record changes and return the writer; `write` applies them.
 
-    Where rows are asked for, a pandas, Arrow or Spark data frame serves, or any iterable. `key`, `value` and the like
-    say what to take of a row: the name of a column, a list of names (a tuple of their values), or a function of the
-    row. The key must be what the job's key selector gives: `"a"` and `("a",)` are two keys.
+    Rows come from a pandas, Arrow or Spark data frame, or any iterable. `key`, `value` and similar arguments select
+    part of a row: a column name, a list of names (a tuple of their values), or a function of the row. The key must
+    equal the result of the job's key selector: `"a"` and `("a",)` are different keys.
 
-    All methods but `write` raise `StateError` at once for an operator or state that is not there, or is there already.
+    All methods except `write` raise `StateError` at once if an operator or state is missing or already exists.
     """
 
     def __init__(self, draft: SavepointDraft, base: CheckpointMetadata | None) -> None:
@@ -73,12 +73,12 @@ class SavepointWriter:
     def new_savepoint(
         cls, max_parallelism: int = MAX_PARALLELISM.default_value(), parallelism: int = 1
     ) -> SavepointWriter:
-        """An empty savepoint.
+        """Create an empty savepoint.
 
         Args:
-            max_parallelism: the job's `pipeline.max-parallelism`, into how many key groups keyed state is cut.
-            parallelism: for how many subtasks operators are written. A job may have any parallelism, but reads least
-                when it is the same.
+            max_parallelism: the job's `pipeline.max-parallelism`, the number of key groups of keyed state.
+            parallelism: the number of subtasks to write operators for. A job may have any parallelism, but reads least
+                with the same one.
         """
         if not 1 <= parallelism <= max_parallelism:
             raise WrongValueError(
@@ -90,15 +90,15 @@ class SavepointWriter:
     def from_existing_savepoint(
         cls, path: str, max_parallelism: int | None = None, parallelism: int = 1
     ) -> SavepointWriter:
-        """A copy of a savepoint or retained checkpoint, to be changed; its own files are never touched.
+        """Copy a savepoint or retained checkpoint for changes; its own files are never touched.
 
         Args:
             path: its directory.
-            max_parallelism: for operators that are added; by default that of the operators there are.
-            parallelism: for how many subtasks added operators are written.
+            max_parallelism: for added operators; by default that of the existing operators.
+            parallelism: the number of subtasks to write added operators for.
 
         Raises:
-            CheckpointError: if there is none, or its metadata is damaged.
+            CheckpointError: if the metadata is missing or damaged.
         """
         base = configured_store("", 0).load(str(path))
         known = {operator.max_parallelism for operator in base.operators} or {MAX_PARALLELISM.default_value()}
@@ -116,19 +116,20 @@ class SavepointWriter:
         map_key: Selector = "map_key",
         partitions: int | None = None,
     ) -> SavepointWriter:
-        """Give an operator a keyed state, made from rows.
+        """Add a keyed state, built from rows, to an operator.
 
         Args:
-            uid: the operator's; the operator is added when there is none with this uid.
-            descriptor: as the job declares the state. A value state takes one row per key (the value None makes no
+            uid: the operator's uid; the operator is added if it does not exist.
+            descriptor: the job's declaration of the state. A value state takes one row per key (a None value creates no
                 entry). A list state takes one row per item, in the order of the rows, and a map state one row per
-                entry. Rows of a reducing state are folded by its function; those of an aggregating state are added to
-                an accumulator.
+                entry. A reducing state folds its rows with its function; an aggregating state adds them to an
+                accumulator.
             source: the rows.
             key: selects the key by which the job's stream is keyed.
-            value: selects the value, item, or what is folded or added.
+            value: selects the value or item, or the value to fold or add.
             map_key: selects the key within a map state.
-            partitions: into how many files of key groups a Spark data frame is written, each by a task of its own.
+            partitions: the number of files of key groups into which a Spark data frame is split, each written by its
+                own task.
         """
         what = f"state {descriptor.name!r} of {uid!r}"
         return self._add(uid, descriptor.name, shape_of(what, descriptor, key, value, map_key), source, partitions)
@@ -136,7 +137,7 @@ class SavepointWriter:
     def with_reduce_state(
         self, uid: str, source: Any, key: Selector = "key", value: Selector = "value", partitions: int | None = None
     ) -> SavepointWriter:
-        """Give a `reduce` on a keyed stream its reduced record of each key; a row per key."""
+        """Add the reduced records of a `reduce` on a keyed stream: one row per key."""
         return self._add(uid, REDUCE_STATE, Shape(f"the state of {uid!r}", key, value), source, partitions)
 
     def with_window_state(
@@ -149,9 +150,10 @@ class SavepointWriter:
         value: Selector = "value",
         partitions: int | None = None,
     ) -> SavepointWriter:
-        """Give tumbling or sliding windows their contents, a row per key and window; bounds in ms or as datetimes.
+        """Add the contents of tumbling or sliding windows: one row per key and window, with bounds in ms or as
+        datetimes.
 
-        The value is what the window holds: a reduced record, an accumulator, or the list of all records.
+        The value is the contents of the window: a reduced record, an accumulator, or the list of all records.
         """
         shape = WindowShape(f"the windows of {uid!r}", key, value, window_start, window_end)
         return self._add(uid, WINDOW_STATE, shape, source, partitions)
@@ -165,7 +167,7 @@ class SavepointWriter:
         time_domain: str = "event",
         partitions: int | None = None,
     ) -> SavepointWriter:
-        """Give a process function timers, a row per timer; times in ms or as datetimes (without a zone: UTC)."""
+        """Add timers of a process function: one row per timer, times in ms or as datetimes (without a zone: UTC)."""
         name = _timers(time_domain)
         return self._add(
             uid, name, TimerShape(f"the {time_domain} timers of {uid!r}", key, timestamp), source, partitions
@@ -174,13 +176,14 @@ class SavepointWriter:
     def with_operator_state(
         self, uid: str, name: str | StateDescriptor, items: Iterable[Any], mode: str = "split"
     ) -> SavepointWriter:
-        """Give an operator an operator state.
+        """Add an operator state to an operator.
 
         Args:
-            uid: the operator's; the operator is added when there is none with this uid.
-            name: the state's.
-            items: picklable items; for a broadcast map, a dict or pairs of key and value.
-            mode: `split` (dealt out over the subtasks), `union` (all to each) or `broadcast` (the same everywhere).
+            uid: the operator's uid; the operator is added if it does not exist.
+            name: the state's name.
+            items: picklable items; for a broadcast map, a dict or (key, value) pairs.
+            mode: `split` (distributed over the subtasks), `union` (all items to each) or `broadcast` (the same
+                everywhere).
         """
         if mode not in MODES:
             raise StateError(f"the mode of an operator state must be one of {', '.join(MODES)}, not {mode!r}")
@@ -192,27 +195,29 @@ class SavepointWriter:
     # --- changing ----------------------------------------------------------------------------------------------------
 
     def remove_operator(self, uid: str) -> SavepointWriter:
-        """Leave out an operator with all its state."""
+        """Remove an operator with all its state."""
         self._draft.remove(uid)
         return self
 
     def remove_state(self, uid: str, name: str) -> SavepointWriter:
-        """Leave out a state of an operator; its timers are states of their own, see `remove_timers`."""
+        """Remove a state of an operator. Its timers are separate states; see `remove_timers`."""
         self._draft.find(uid).remove(name)
         return self
 
     def remove_timers(self, uid: str, time_domain: str = "event") -> SavepointWriter:
-        """Leave out the timers of a process function in one time domain; it is not an error if there are none."""
+        """Remove the timers of a process function in one time domain, if any."""
         self._draft.find(uid).keyed.pop(_timers(time_domain), None)
         return self
 
     def change_operator_id(self, old: str, new: str) -> SavepointWriter:
-        """Give the state of operator `old` (a uid, or the id of one without a uid) to the operator with uid `new`."""
+        """Assign the state of operator `old` (a uid, or the id of an operator without one) to the operator with uid
+        `new`.
+        """
         self._draft.rename(old, new)
         return self
 
     def transform_state(self, uid: str, name: str, function: Callable[[Any, Any], Any]) -> SavepointWriter:
-        """Put each entry of a keyed state through `function(key, value)`; None leaves the entry out.
+        """Pass each entry of a keyed state through `function(key, value)`; None drops the entry.
 
         The value is whole: the list of a list state, the dict of a map state, the accumulator of an aggregating state.
         """
@@ -220,7 +225,7 @@ class SavepointWriter:
         return self
 
     def transform_window_state(self, uid: str, function: Callable[[Any, int, int, Any], Any]) -> SavepointWriter:
-        """Put the contents of each window through `function(key, start, end, contents)`; None leaves the window out."""
+        """Pass the contents of each window through `function(key, start, end, contents)`; None drops the window."""
         draft = self._draft.find(uid)
         functions = {
             WINDOW_STATE: partial(_of_window, function),
@@ -239,16 +244,17 @@ class SavepointWriter:
     def write(self, path: str, spark: SparkSession | None = None) -> str:
         """Write the savepoint into a new directory of any fsspec file system, and return its path.
 
-        The savepoint appears only when all of it is there: the metadata comes last. Files of unchanged states are
-        copied after a check of their checksums. The result shares no file with what it was made from and may be moved.
+        The savepoint appears only when it is complete, because the metadata is written last. Files of unchanged states
+        are copied after their checksums are verified. The result shares no file with its base savepoint and can be
+        moved.
 
         Args:
-            path: the directory, which must not hold anything yet.
-            spark: let Spark's tasks transform and copy; states from Spark data frames are always written by tasks.
+            path: the directory, which must be empty if it exists.
+            spark: run transformations and copies as Spark tasks; tasks always write states from Spark data frames.
 
         Raises:
             CheckpointError: if the directory is not empty, or a file to read is damaged.
-            StateError: if rows or values cannot be made into state; files written by then are deleted.
+            StateError: if rows or values cannot be converted to state; files already written are deleted.
         """
         where = absolute_url(str(path))
         fs, directory = fsspec.core.url_to_fs(where)
@@ -295,7 +301,7 @@ class _OperatorWriter:
         self._spark = spark
 
     def write(self) -> OperatorState:
-        """Write what is new or changed; the rest keeps its files."""
+        """Write new and changed states; the others keep their files."""
         if self._draft.native:
             raise CheckpointError(
                 f"the keyed state of {self._draft.title} is in files that only its state backend reads: make the new "
@@ -323,7 +329,9 @@ class _OperatorWriter:
         return self._transformed(name, state)
 
     def _new_keyed(self, name: str, state: NewKeyed) -> dict[int, tuple[KeyedStateHandle, ...]]:
-        """Each subtask's key groups, cut so that all together are about as many ranges as there are partitions."""
+        """Write a new keyed state, with each subtask's key groups split so that the total is about the number of
+        partitions.
+        """
         head = self._head
         on_spark = is_spark_frame(state.source)
         wanted = (state.partitions or PARTITIONS) if on_spark else head.parallelism
@@ -352,7 +360,7 @@ class _OperatorWriter:
         return handles
 
     def _transformed(self, name: str, state: KeptKeyed) -> dict[int, tuple[KeyedStateHandle, ...]]:
-        """Each handle cut into pieces that one task can hold; every piece is put through the functions."""
+        """Split each handle into pieces that one task can hold, and pass every piece through the functions."""
         pieces = [
             (subtask, handle, part)
             for subtask, handles in sorted(state.handles.items())
@@ -376,7 +384,7 @@ class _OperatorWriter:
         handles: dict[int, tuple[KeyedStateHandle, ...]] = {}
         for (subtask, handle, (first, last)), files in zip(pieces, written, strict=True):
             if files:
-                # Whatever else the handle says, such as its schema, stays as it was.
+                # Keep everything else in the handle, such as its schema.
                 changed = msgspec.structs.replace(handle, first_key_group=first, last_key_group=last, files=files)
                 handles[subtask] = (*handles.get(subtask, ()), changed)
         return handles
@@ -410,7 +418,7 @@ def _transform(
 
 
 def _copied(metadata: CheckpointMetadata, target: Target, spark: SparkSession) -> CheckpointMetadata:
-    """The same with every file in the savepoint's directory; those that are not yet are copied by Spark's tasks."""
+    """Copy files from elsewhere into the savepoint's directory with Spark tasks, and return the updated metadata."""
     own = f"{target.path}/"
     foreign = {f.path: f for f in metadata.state_files() if f.path is not None and not f.path.startswith(own)}
     copies = run_tasks(spark, [partial(_copy, target, file) for file in foreign.values()], "copying the savepoint")
@@ -424,7 +432,7 @@ def _copy(target: Target, file: StateFile) -> StateFile:
 
 
 def _sweep(fs: Any, directory: str, metadata: CheckpointMetadata) -> None:
-    """Delete files that the metadata does not name: those of tasks that Spark ran twice."""
+    """Delete files that the metadata does not name, left by tasks that Spark ran twice."""
     named = {posixpath.basename(file.path) for file in metadata.state_files() if file.path is not None}
     fs.invalidate_cache(directory)
     for path in fs.ls(directory, detail=False):
@@ -442,7 +450,7 @@ def _of_window(function: Callable[[Any, int, int, Any], Any], key: Any, window: 
 
 
 def _of_sessions(function: Callable[[Any, int, int, Any], Any], key: Any, namespace: Any, sessions: Any) -> Any:
-    """The timer of a session that is left out remains, and then finds nothing to do."""
+    """Apply a function to each session. The timer of a dropped session remains, and then finds nothing to do."""
     changed = [(s[0], s[1], function(key, s[0], s[1], s[2]), s[3]) for s in sessions]
     return [list(session) for session in changed if session[2] is not None] or None
 

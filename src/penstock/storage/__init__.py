@@ -1,1 +1,1 @@
-"""Checkpoints and savepoints as they lie in a file system: layout, metadata, checksums."""
+"""Checkpoints and savepoints in a file system: layout, metadata, checksums."""

@@ -1,12 +1,11 @@
-"""Deletes one savepoint or checkpoint: the files that its metadata names and that nothing else refers to (G6, H1).
+"""Deletes one savepoint or checkpoint: the files that its metadata names and that nothing else references (G6, H1).
 
-A directory may hold files of other programs, and other programs also have files called `_metadata`. So the metadata is
-decoded first, and no directory is deleted with its contents. A path may be a symbolic link: the directory that it leads
-to is what counts.
+A directory may hold files of other programs, and other programs also write files called `_metadata`. So the metadata is
+decoded first, and no directory is deleted recursively. A path may be a symbolic link; its target directory counts.
 
-A checkpoint is refused as long as its job may run, in this driver or in any other one that shares the directory. A job
-that ends with checkpoints left says so in a file `_ended` beside them. Without this file, only a later job of the same
-name that took over proves that the job has ended.
+A checkpoint is not deleted as long as its job may be running, in this driver or in another one that shares the
+directory. A job that ends and leaves checkpoints creates a file `_ended` beside them. Without this file, only a later
+job of the same name that took over proves that the job has ended.
 """
 
 from __future__ import annotations
@@ -36,15 +35,15 @@ from penstock.storage.metadata import (
 )
 from penstock.storage.savepoint_directories import CLAIM_NAME, CLAIMED_NAME
 
-#: The file in a job's directory of checkpoints that says that the job has ended.
+#: The file in a job's checkpoint directory that records the job's end.
 ENDED_NAME: Final = "_ended"
 _CHECKPOINT_DIRECTORY: Final = re.compile(r"chk-(\d+)")
-#: The text of a claim, with the id of the job that made it.
+#: The text of a claim, with the id of the claiming job.
 _CLAIM: Final = re.compile(r"job .* \((\w+)\)", re.DOTALL)
 
 
 class Snapshot(NamedTuple):
-    """A savepoint or checkpoint whose metadata is decoded; `directory` is free of symbolic links."""
+    """A savepoint or checkpoint with decoded metadata; `directory` contains no symbolic links."""
 
     fs: Any
     directory: str
@@ -52,12 +51,12 @@ class Snapshot(NamedTuple):
 
     @property
     def url(self) -> str:
-        """The directory, as errors name it."""
+        """The directory as shown in errors."""
         return shown(self.fs, self.directory)
 
     @property
     def job_directory(self) -> str | None:
-        """The directory of its job's checkpoints, if it is a checkpoint in its place there."""
+        """The checkpoint directory of its job, if it is a checkpoint in its regular place there."""
         match = _CHECKPOINT_DIRECTORY.fullmatch(posixpath.basename(self.directory))
         above = posixpath.dirname(self.directory)
         is_in_place = (
@@ -68,9 +67,9 @@ class Snapshot(NamedTuple):
         return above if is_in_place else None
 
     def own_path(self, file: StateFile) -> str | None:
-        """Where a file lies that belongs to the snapshot; None for inline state, and for a file that lies elsewhere.
+        """Return the path of a file that belongs to the snapshot; None for inline state and for files elsewhere.
 
-        Elsewhere is outside the snapshot's directory and, for a checkpoint, outside the directories of its job.
+        Elsewhere is outside the snapshot's directory and, for a checkpoint, outside its job's checkpoint directories.
         """
         if file.path is None:
             return None
@@ -83,10 +82,10 @@ class Snapshot(NamedTuple):
 
 
 def real_directory(path: str) -> tuple[Any, str]:
-    """The file system of a savepoint or checkpoint, and its directory there, free of symbolic links.
+    """Return the file system of a savepoint or checkpoint, and its directory with symbolic links resolved.
 
     Args:
-        path: of the directory, or of the metadata in it.
+        path: the directory, or the metadata file in it.
     """
     fs, directory = fsspec.core.url_to_fs(path.rstrip("/").removesuffix(f"/{METADATA_NAME}"))
     return fs, _real(fs, directory.rstrip("/"))
@@ -105,20 +104,20 @@ def open_snapshot(path: str) -> Snapshot:
 
 
 def note_end(directory: str, job_id: str) -> None:
-    """Record durably that a job has ended, if it has left files below `directory`; else remove empty directories."""
+    """Record durably that a job has ended, if it left files below `directory`; otherwise remove empty directories."""
     fs, root = fsspec.core.url_to_fs(directory)
     of_job = posixpath.join(root, job_id)
     fs.invalidate_cache(of_job)
     if fs.find(of_job):
         create(fs, of_job, ENDED_NAME)
     elif has_directories(fs) and fs.exists(of_job):
-        # Checkpoints have made them that failed before they had a file, as on a full disk.
+        # Left by checkpoints that failed before they wrote a file, for example on a full disk.
         for emptied in sorted({of_job, *fs.find(of_job, withdirs=True)}, reverse=True):
             _remove_if_empty(fs, emptied)
 
 
 def forget_end(fs: Any, of_job: str) -> None:
-    """Remove the record of a job's end: a job of the same id begins."""
+    """Remove the record of a job's end, because a job with the same id begins."""
     path = posixpath.join(of_job, ENDED_NAME)
     if fs.exists(path):
         with contextlib.suppress(FileNotFoundError):
@@ -126,15 +125,15 @@ def forget_end(fs: Any, of_job: str) -> None:
 
 
 def check_disposable(snapshot: Snapshot, has_ended: Callable[[str], bool], roots: Iterable[str]) -> None:
-    """Refuse a snapshot that a job of this or another driver may need.
+    """Raise if a job of this or another driver may need a snapshot.
 
     Args:
-        snapshot: the one to delete.
-        has_ended: whether a job, by its id, is known to this driver and has ended.
-        roots: directories of checkpoints that may hold jobs that need it; its own one need not be among them.
+        snapshot: the snapshot to delete.
+        has_ended: returns whether a job id is known to this driver and the job has ended.
+        roots: checkpoint directories with jobs that may need it; its own directory need not be included.
 
     Raises:
-        CheckpointError: if a job may need it; it names the job and the remedy.
+        CheckpointError: if a job may need it; the message names the job and the remedy.
     """
     of_job = snapshot.job_directory
     where = [_Root(fs, root, has_ended) for root, fs in _places(snapshot, roots).items()]
@@ -146,17 +145,17 @@ def check_disposable(snapshot: Snapshot, has_ended: Callable[[str], bool], roots
 
 
 def delete_snapshot(snapshot: Snapshot, roots: Iterable[str] = ()) -> list[str]:
-    """Delete the metadata, then the files that it names and that no other checkpoint refers to, then empty directories.
+    """Delete the metadata, then the files that it names and no other checkpoint references, then empty directories.
 
     Args:
-        snapshot: the one to delete.
-        roots: directories of checkpoints whose metadata may refer to its files; its own one need not be among them.
+        snapshot: the snapshot to delete.
+        roots: checkpoint directories whose metadata may reference its files; its own directory need not be included.
 
     Returns:
-        The names that stay in its directory: files of others, or shared ones.
+        The names that stay in its directory: foreign or shared files.
 
     Raises:
-        CheckpointError: if metadata of the same job is damaged, because it may refer to the files. Nothing is deleted
+        CheckpointError: if metadata of the same job is damaged, because it may reference the files. Nothing is deleted
             then.
     """
     fs, directory = snapshot.fs, snapshot.directory
@@ -176,7 +175,7 @@ def delete_snapshot(snapshot: Snapshot, roots: Iterable[str] = ()) -> list[str]:
 
 
 class _Root:
-    """A directory of checkpoints, and what its files say of the jobs of any driver."""
+    """A checkpoint directory, and the records in its files about jobs of any driver."""
 
     def __init__(self, fs: Any, path: str, has_ended: Callable[[str], bool]) -> None:
         self.fs = fs
@@ -184,11 +183,11 @@ class _Root:
         self._has_ended_here = has_ended
 
     def has_ended(self, job_id: str) -> bool:
-        """Whether a job has ended, as far as anything says so."""
+        """Return whether a job is known to have ended."""
         return self._has_ended_here(job_id) or bool(self.fs.exists(posixpath.join(self.path, job_id, ENDED_NAME)))
 
     def check_has_ended(self, snapshot: Snapshot) -> None:
-        """Raise `CheckpointError` if the job of a checkpoint in this directory may run, or another one continues it."""
+        """Raise `CheckpointError` if a checkpoint's job may be running, or another job continues from it."""
         metadata = snapshot.metadata
         if self.has_ended(metadata.job_id):
             return
@@ -205,7 +204,7 @@ class _Root:
             )
 
     def check_nobody_begins_from(self, snapshot: Snapshot) -> None:
-        """Raise `CheckpointError` if a job has begun from the snapshot and has no checkpoint of its own yet."""
+        """Raise `CheckpointError` if a job began from the snapshot and has no checkpoint of its own yet."""
         for mark in self._marks():
             if mark.status != BEGUN or mark.savepoint is None or self.has_ended(mark.job_id):
                 continue
@@ -217,7 +216,7 @@ class _Root:
                 )
 
     def metadata_below(self) -> Iterator[tuple[str, str]]:
-        """The job and the directory of every checkpoint that has metadata."""
+        """Yield the job and the directory of every checkpoint that has metadata."""
         self.fs.invalidate_cache(self.path)
         for path in sorted(self.fs.glob(f"{self.path}/*/chk-*/{METADATA_NAME}")):
             match = CHECKPOINT.search(path)
@@ -225,7 +224,7 @@ class _Root:
                 yield match[1], posixpath.dirname(path)
 
     def _marks(self) -> list[JobMark]:
-        """The marks of jobs of all names."""
+        """Return the job marks of all names."""
         marks = JobMarks(self.fs, self.path)
         found = marks.all()
         if not lists_exactly(self.fs):
@@ -238,7 +237,7 @@ class _Root:
         return directory == snapshot.directory and type(fs) is type(snapshot.fs)
 
     def _leader(self, metadata: CheckpointMetadata) -> str | None:
-        """The job of the last job master of a name, if it took over after the checkpoint was completed."""
+        """Return the job of the newest job master of the name, if it took over after the checkpoint was completed."""
         directory = posixpath.join(JobMarks(self.fs, self.path).directory, file_of_name(metadata.job_name))
         leaders: Leaders | KeyedLeaders = (
             Leaders(self.fs, directory, metadata.job_name)
@@ -258,7 +257,7 @@ class _Root:
 
 
 def _check_claim(snapshot: Snapshot, roots: Iterable[_Root], has_ended: Callable[[str], bool]) -> None:
-    """Refuse a snapshot that is claimed by a job that may run: the job deletes it itself."""
+    """Raise if the snapshot is claimed by a job that may be running: that job deletes it itself."""
     path = posixpath.join(snapshot.directory, CLAIMED_NAME)
     try:
         owner = snapshot.fs.cat_file(path).decode("utf-8", "replace")
@@ -274,7 +273,7 @@ def _check_claim(snapshot: Snapshot, roots: Iterable[_Root], has_ended: Callable
 
 
 def _places(snapshot: Snapshot, roots: Iterable[str]) -> dict[str, Any]:
-    """Directories of checkpoints with their file systems: first that of the snapshot, if it is a checkpoint."""
+    """Return the checkpoint directories with their file systems, first that of the snapshot if it is a checkpoint."""
     of_job = snapshot.job_directory
     places = {} if of_job is None else {posixpath.dirname(of_job): snapshot.fs}
     for url in roots:
@@ -284,7 +283,7 @@ def _places(snapshot: Snapshot, roots: Iterable[str]) -> dict[str, Any]:
 
 
 def _needed_by_others(snapshot: Snapshot, roots: Iterable[str]) -> Iterator[str]:
-    """The paths of all files that other checkpoints refer to."""
+    """Yield the paths of all files that other checkpoints reference."""
     for root, fs in _places(snapshot, roots).items():
         for job_id, directory in _Root(fs, root, lambda _: False).metadata_below():
             real = _real(fs, directory)
@@ -296,7 +295,7 @@ def _needed_by_others(snapshot: Snapshot, roots: Iterable[str]) -> Iterator[str]
                 continue
             except CheckpointError as damage:
                 if job_id != snapshot.metadata.job_id:
-                    continue  # a checkpoint refers to no file of another job
+                    continue  # a checkpoint references no files of other jobs
                 raise CheckpointError(
                     f"{snapshot.url} cannot be deleted, because another checkpoint of its job may need its files: "
                     f"{damage}. Delete that checkpoint's {METADATA_NAME} first"
@@ -305,11 +304,11 @@ def _needed_by_others(snapshot: Snapshot, roots: Iterable[str]) -> Iterator[str]
 
 
 def _plain(fs: Any, path: str, directory: str) -> str:
-    """The path of a state file in its file system; metadata of savepoints names files without a directory."""
+    """Return the path of a state file in its file system; savepoint metadata names files without a directory."""
     if "://" in path:
         path = fsspec.core.url_to_fs(path)[1]
     path = path if "/" in path else posixpath.join(directory, path)
-    # The file itself may be a link: then the link is deleted, and its target stays.
+    # If the file itself is a link, the link is deleted and its target stays.
     return posixpath.join(_real(fs, posixpath.dirname(path)), posixpath.basename(path))
 
 
@@ -327,14 +326,14 @@ def _listed(fs: Any, directory: str) -> list[str]:
 
 
 def _remove_if_empty(fs: Any, directory: str) -> None:
-    # HDFS deletes the contents of a directory too, so it has to be asked first.
+    # HDFS would delete the contents of a directory as well, so list it first.
     if has_directories(fs) and not _listed(fs, directory):
         with contextlib.suppress(OSError):
             fs.rmdir(directory)
 
 
 def _remove_end(fs: Any, of_job: str) -> None:
-    """Remove the directory of a job that has ended and has nothing left but the record of its end."""
+    """Remove the directory of an ended job that holds only the record of its end."""
     if [posixpath.basename(path.rstrip("/")) for path in _listed(fs, of_job)] == [ENDED_NAME]:
         with contextlib.suppress(FileNotFoundError):
             fs.rm_file(posixpath.join(of_job, ENDED_NAME))

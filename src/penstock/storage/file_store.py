@@ -1,10 +1,10 @@
-"""Checkpoints in any fsspec file system, or inside the job master when no directory is configured (G11).
+"""Checkpoints in any fsspec file system, or inside the job master if no directory is configured (G11).
 
-Layout: `<directory>/<job id>/chk-<n>/` with state files and `_metadata`. The metadata is written under another name
-first and then renamed, or by one conditional request where there is no renaming: it is there whole or not at all.
+Layout: `<directory>/<job id>/chk-<n>/` with state files and `_metadata`. The metadata is written atomically: under
+another name and then renamed, or by one conditional request where renaming is not available.
 
-A savepoint lies in a directory of its own, in any file system. Its metadata names its files without a directory, so the
-whole may be moved (H1). In memory the paths of its files are complete.
+A savepoint has its own directory, in any file system. Its metadata names its files without a directory, so the whole
+savepoint can be moved (H1). In memory, the paths of its files are complete.
 """
 
 from __future__ import annotations
@@ -56,13 +56,14 @@ from penstock.storage.savepoint_directories import (
 )
 from penstock.storage.signatures import content_of_file, signed_file
 
-#: What may be deleted as a job's directory, whatever a file says that its name is.
+#: The names that may be deleted as a job's directory, whatever name a file records.
 DIRECTORY_OF_JOB: Final = re.compile(r"[\w-]+")
-#: State that one subtask may hold inside the job master when no directory is configured.
+#: The maximum size (bytes) of one state inside the job master if no directory is configured.
 JOB_MASTER_STATE_BYTES_MAX: Final = 32 << 20
 
 
-#: Reads keyed state from a backend's own files; yields (state name, canonical file). The text names the state's owner.
+#: Reads keyed state from a backend's own files; yields (state name, canonical file). The string names the state's
+#: owner.
 Exporter: TypeAlias = Callable[[NativeStateHandle, Callable[[StateFile], bytes], str], Iterator[tuple[str, bytes]]]
 
 
@@ -70,11 +71,11 @@ class FileCheckpointStore:
     """Both halves of checkpoint storage: state files for workers, whole checkpoints for the job master.
 
     Args:
-        directory: of the checkpoints; None keeps them in the job master.
+        directory: the directory of the checkpoints; None keeps them in the job master.
         job_id: the job.
-        inline_bytes_max: the size up to which state is part of the metadata.
-        export: makes state canonical that a savepoint takes over from a checkpoint.
-        key: signs all that is written, and is asked of all that is read; None for no signatures.
+        inline_bytes_max: the maximum size of state inside the metadata.
+        export: converts state that a savepoint takes over from a checkpoint to the canonical format.
+        key: signs everything that is written, and verifies everything that is read; None for no signatures.
     """
 
     def __init__(
@@ -88,12 +89,12 @@ class FileCheckpointStore:
         self._inline_bytes_max = inline_bytes_max
         self._key = key
         self._export = export
-        #: that of the job master, once it has one
+        #: the job master's number, once it has one
         self._number = 0
         self._leaders: Leaders | KeyedLeaders | None = None
         #: the checkpoints of the job that are known to have metadata
         self._known_ids: set[int] = set()
-        #: what the jobs before have left
+        #: the checkpoints and marks of previous jobs
         self._left: LeftByJobs | None = None
         self._fs: Any = None
         self._job_id = job_id
@@ -120,7 +121,7 @@ class FileCheckpointStore:
     # --- state files (workers) -------------------------------------------------------------------------------------
 
     def write(self, checkpoint_id: int, name: str, data: bytes, savepoint_path: str | None = None) -> StateFile:
-        """Store bytes: inline when small, or when there is no directory."""
+        """Store bytes: inline if they are small or no directory is configured."""
         if self._fs is None and savepoint_path is None:
             if len(data) > JOB_MASTER_STATE_BYTES_MAX:
                 raise CheckpointError(
@@ -135,15 +136,15 @@ class FileCheckpointStore:
         return StateFile(len(data), checksum(data), data=data)
 
     def read(self, file: StateFile) -> bytes:
-        """The bytes of a state file, checked; an `OSError` of a file system that fails just now is passed on."""
+        """Return the verified bytes of a state file; a transient `OSError` of the file system is passed on."""
         return self.content(file, self._read_stored(file))
 
     def stored(self, data: bytes) -> bytes:
-        """The bytes of a file for state: with a signature, where there is a key."""
+        """Return the bytes to store for state: with a signature if a key is set."""
         return signed_file(data, self._key)
 
     def content(self, file: StateFile, stored: bytes) -> bytes:
-        """The state in the bytes of a file; raises `CheckpointError` if they are damaged, or not signed by the key."""
+        """Return the state in a file's bytes; raise `CheckpointError` if they are damaged or not signed by the key."""
         stored = check_file(file, stored)
         return stored if file.path is None else content_of_file(stored, self._key, file.path)
 
@@ -155,12 +156,12 @@ class FileCheckpointStore:
         try:
             data = read_file(fs, path, file.length)
         except (FileNotFoundError, IsADirectoryError) as error:
-            # Any other error of the file system says nothing about the file, and may pass.
+            # Any other error of the file system says nothing about the file, and may be transient.
             raise CheckpointError(f"{shown(fs, path)} cannot be read: {type(error).__name__}: {error}") from error
         return data
 
     def _locate(self, path: str) -> tuple[Any, str]:
-        """The file system of a state file, and the file's path in it."""
+        """Return the file system of a state file, and the file's path in it."""
         if self._fs is not None and path.startswith(f"{self._root}/"):
             return self._fs, path
         fs, path = fsspec.core.url_to_fs(path)
@@ -172,18 +173,20 @@ class FileCheckpointStore:
         return replace(file, path=posixpath.join(savepoint_path, posixpath.basename(file.path or "")))
 
     def on_stored(self, checkpoint_id: int, files: Iterable[StateFile]) -> None:
-        """Nothing is kept in the worker."""
+        """Do nothing: the worker keeps nothing."""
 
     def on_complete(self, checkpoint_id: int) -> None:
-        """Nothing is kept in the worker."""
+        """Do nothing: the worker keeps nothing."""
 
     def close(self) -> None:
-        """Nothing is kept in the worker."""
+        """Do nothing: the worker keeps nothing."""
 
     # --- whole checkpoints (job master) ----------------------------------------------------------------------------
 
     def complete(self, metadata: CheckpointMetadata, savepoint_path: str | None = None) -> str:
-        """Write the metadata, last and atomically; that of a savepoint that ends its job among the checkpoints too."""
+        """Write the metadata, last and atomically. A savepoint that ends its job is also recorded among the
+        checkpoints.
+        """
         metadata = replace(metadata, job_master=self._number)
         if savepoint_path is not None:
             self._complete_savepoint(metadata, savepoint_path)
@@ -201,14 +204,14 @@ class FileCheckpointStore:
         return savepoint_path or directory
 
     def revoke(self, checkpoint_id: int) -> None:
-        """Let a checkpoint that may be complete, or become so, be none for ever."""
+        """Permanently invalidate a checkpoint that may be complete, or become so."""
         if self._fs is not None:
-            self.check_leads()  # a successor may have begun from it
+            self.check_leads()  # a successor may have started from it
             revoke_metadata(self._fs, self._checkpoint_directory(checkpoint_id))
             self.check_leads()
 
     def _complete_savepoint(self, metadata: CheckpointMetadata, savepoint_path: str) -> None:
-        """Copy what the savepoint shares with checkpoints, then write its metadata."""
+        """Copy the files that the savepoint shares with checkpoints, then write its metadata."""
         own = f"{savepoint_path}/"
 
         def contained(file: StateFile) -> StateFile:
@@ -224,10 +227,10 @@ class FileCheckpointStore:
         write_metadata(fs, directory, whole, self._key)
 
     def _canonical(self, metadata: CheckpointMetadata, savepoint_path: str) -> CheckpointMetadata:
-        """A savepoint whose keyed state any backend can read.
+        """Return the metadata of a savepoint whose keyed state any backend can read.
 
-        Tasks write theirs so. The state of a task that finished before comes from its last checkpoint, where it may be
-        in its backend's own files.
+        Tasks write their state in this form. The state of a task that had already finished comes from its last
+        checkpoint, where it may be in its backend's own files.
         """
         if self._export is None or not any(s.native for o in metadata.operators for s in o.subtasks.values()):
             return metadata
@@ -251,7 +254,7 @@ class FileCheckpointStore:
     def _write_exported(
         self, exported: Iterable[tuple[str, bytes]], checkpoint_id: int, prefix: str, savepoint_path: str
     ) -> Iterable[tuple[str, tuple[StateFile, ...]]]:
-        """Write the files of states; the files of each state by its name."""
+        """Write the files of exported states, and return the files of each state by name."""
         files: dict[str, list[StateFile]] = {}
         for number, (name, data) in enumerate(exported):
             file = self.write(checkpoint_id, f"{prefix}-{number}-{name}", data, savepoint_path)
@@ -259,26 +262,27 @@ class FileCheckpointStore:
         return [(name, tuple(of_state)) for name, of_state in files.items()]
 
     def discard_savepoint(self, savepoint_path: str) -> None:
-        """Delete what was written for a savepoint that did not complete; one that is whole stays."""
+        """Delete the files of a savepoint that did not complete; a complete one stays."""
         discard_savepoint(savepoint_path)
 
     def delete_savepoint(self, savepoint_path: str) -> None:
-        """Delete a savepoint or checkpoint, metadata first, so that a half-deleted one never looks whole.
+        """Delete a savepoint or checkpoint, metadata first, so that a half-deleted one never looks complete.
 
-        A directory that this job made for itself goes with everything in it. In any other one, files stay that the
-        metadata does not name, or that other checkpoints refer to.
+        A directory that this job created for itself is deleted with its contents. In any other directory, files stay
+        that the metadata does not name, or that other checkpoints reference.
         """
         self.check_leads()
         if is_directory_of(savepoint_path, self._job_id):
             delete_directory(savepoint_path)
             return
-        with contextlib.suppress(MissingMetadataError):  # it is deleted already
+        with contextlib.suppress(MissingMetadataError):  # already deleted
             delete_snapshot(open_snapshot(savepoint_path), () if self._fs is None else (posixpath.dirname(self._root),))
 
     def listing(self) -> list[str]:
-        """The paths of all files below the job's directory, in the form of `StateFile.path`.
+        """Return the paths of all files below the job's directory, in the form of `StateFile.path`.
 
-        Where listings may be late, a file may be missing, or gone. Metadata that this master knows of is not missing.
+        Where listings may be late, files may be missing or already deleted. Metadata that this master knows of is never
+        missing.
         """
         if self._fs is None:
             return []
@@ -290,7 +294,7 @@ class FileCheckpointStore:
         return sorted({*found, *known})
 
     def delete(self, paths: list[str]) -> None:
-        """Delete metadata, then state files, then empty directories; a file that is gone already is not an error."""
+        """Delete metadata, then state files, then empty directories; missing files are not an error."""
         if self._fs is None:
             return
         self.check_leads()
@@ -300,13 +304,14 @@ class FileCheckpointStore:
                 self._fs.rm_file(path)
             self._known_ids.discard(id_of_metadata(path, self._job_id))
         if together:
-            # What the store refuses of these it does not say. They are garbage still, and the next listing has them.
+            # The store does not report which deletions it refuses. Such files remain garbage, and the next listing has
+            # them.
             self._fs.rm(together)
         if not has_directories(self._fs):
             return
         for directory in {posixpath.dirname(path) for path in paths} | {self._root}:
-            # Not empty (a task still writes there), or no directories at all in this file system. HDFS deletes the
-            # contents of a directory too, so it has to be asked first.
+            # Not empty (a task still writes there), or a file system without directories. HDFS would delete the
+            # contents of a directory as well, so list it first.
             with contextlib.suppress(OSError):
                 if not self._fs.ls(directory, detail=False):
                     self._fs.rmdir(directory)
@@ -314,14 +319,16 @@ class FileCheckpointStore:
     # --- who leads -------------------------------------------------------------------------------------------------
 
     def join(self, job_name: str) -> None:
-        """Begin a job anew, beside those of its name."""
+        """Begin a new job beside those of the same name."""
         if self._fs is not None:
             forget_end(self._fs, self._root)
             self._leaders = self._leaders_of(job_name)
             self._number = self._leaders.highest()
 
     def take_over(self, job_name: str) -> LeftByJobs:
-        """Depose the job masters of a name; then read what has been left, and record it, as far as it counts."""
+        """Depose the job masters of a name; then read the checkpoints and marks of its jobs, and record those that
+        count.
+        """
         if self._fs is None:
             raise CheckpointError("without execution.checkpointing.dir, jobs leave nothing that could be continued")
         forget_end(self._fs, self._root)
@@ -346,7 +353,7 @@ class FileCheckpointStore:
         return posixpath.join(posixpath.dirname(self._root), job_id)
 
     def delete_jobs(self, job_ids: Iterable[str]) -> None:
-        """Delete all that jobs have left, metadata first."""
+        """Delete everything that jobs have left, metadata first."""
         self.check_leads()
         for job_id in job_ids:
             directory = self._directory_of(job_id)
@@ -358,7 +365,7 @@ class FileCheckpointStore:
                     self._fs.rm(directory, recursive=True)
 
     def check_leads(self) -> None:
-        """Raise `DeposedError` if another job master has taken the job over."""
+        """Raise `DeposedError` if another job master has taken over the job."""
         if self._leaders is not None:
             self._leaders.check(self._number)
 
@@ -369,7 +376,7 @@ class FileCheckpointStore:
         return JobMarks(self._fs, posixpath.dirname(self._root))
 
     def mark_job(self, mark: JobMark) -> None:
-        """Record durably what has become of the job; does nothing without a directory."""
+        """Record durably that the job began or ended; does nothing without a directory."""
         if self._fs is None:
             return
         mark = replace(mark, job_master=self._number)
@@ -383,7 +390,10 @@ class FileCheckpointStore:
         self.check_leads()
 
     def _left_by(self, job_name: str, leaders: Leaders | KeyedLeaders) -> LeftByJobs:
-        """What counts of all that jobs of a name have left; reads the metadata of every checkpoint there."""
+        """Return the checkpoints and marks of a name's jobs that count.
+
+        Reads the metadata of every checkpoint there.
+        """
         before, root = leaders.found(), posixpath.dirname(self._root)
         places = set(self._marks.checkpoints())
         if isinstance(leaders, KeyedLeaders):
@@ -417,7 +427,7 @@ class FileCheckpointStore:
         return metadata
 
     def load(self, path: str, job_name: str | None = None, claims: bool = False) -> CheckpointMetadata:
-        """Read a savepoint or any job's checkpoint by its directory, or by its metadata file (H4)."""
+        """Read a savepoint, or a checkpoint of any job, by its directory or its metadata file (H4)."""
         path = path.rstrip("/").removesuffix(f"/{METADATA_NAME}")
         fs, directory = fsspec.core.url_to_fs(path)
 
@@ -435,7 +445,7 @@ class FileCheckpointStore:
         return replace(metadata, external_path=fs.unstrip_protocol(directory))
 
     def verify(self, metadata: CheckpointMetadata) -> None:
-        """Read every file once; raises `CheckpointError` for the first that does not hold."""
+        """Read every file once; raise `CheckpointError` for the first that is missing or damaged."""
         self.check_leads()
         is_checkpoint = metadata.external_path is None or metadata.ends_job
         if self._fs is not None and is_checkpoint and metadata.job_id == self._job_id:

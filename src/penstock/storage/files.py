@@ -1,8 +1,9 @@
-"""Files of checkpoints as they are written: there whole or not at all, in any fsspec file system (G11).
+"""Writes checkpoint files atomically in any fsspec file system (G11).
 
-In local file systems what is written survives a power cut. The bytes of a state file do at once; its name does when the
-metadata is written, which syncs the directory first. What others have written is synced once more before a job builds
-on it, because they may have died before they did. In object stores a file that was written is there for good.
+In local file systems, written files survive a power failure. The bytes of a state file are durable at once; its name
+becomes durable when the metadata is written, which syncs the directory first. Files of other processes are synced again
+before a job builds on them, because their writers may have died before syncing. In object stores, a written file is
+durable at once.
 """
 
 from __future__ import annotations
@@ -42,21 +43,21 @@ from penstock.storage.metadata import (
 )
 from penstock.storage.signatures import content_of_metadata, signed_metadata
 
-#: How much of a state's name goes into the name of its file, which must do for any file system.
+#: The maximum number of characters of a state's name in its file name, which must suit any file system.
 NAME_CHARACTERS_MAX: Final = 120
 #: State files up to this size are read by one request.
 READ_AT_ONCE_BYTES_MAX: Final = 32 << 20
-#: File systems but the local one in which a file is seen while it is written, and renaming is one step.
+#: The file systems, except the local one, where a file is visible while it is written, and renaming is atomic.
 _RENAMING: Final = frozenset({"hdfs", "webhdfs"})
 
 
 def lists_exactly(fs: Any) -> bool:
-    """Whether a listing shows at once what was made and deleted: in the local file system, and in Hadoop's."""
+    """Return whether a listing shows creations and deletions at once, as in the local file system and in Hadoop's."""
     return is_local(fs) or not _RENAMING.isdisjoint(protocols_of(fs))
 
 
 def absolute_url(path: str) -> str:
-    """A directory as every process finds it, whatever its working directory: `scheme://...` or an absolute path.
+    """Return a directory independent of the working directory: `scheme://...` or an absolute path.
 
     Raises:
         ConfigurationError: if the path is relative, and the working directory does not outlive the program.
@@ -69,30 +70,30 @@ def absolute_url(path: str) -> str:
 
 
 def file_name(name: str, digest: int) -> str:
-    """The name of a state's file: what it holds, shortened, and its checksum."""
+    """Return the name of a state's file: its description, shortened, and its checksum."""
     return f"{quote(name, safe='')[:NAME_CHARACTERS_MAX]}-{digest:016x}"
 
 
 def write_file(fs: Any, directory: str, name: str, data: bytes) -> StateFile:
-    """Write a state file under a name that says what it holds; a second writer of the same bytes does no harm."""
+    """Write a state file under a descriptive name; a second writer of the same bytes does no harm."""
     digest = checksum(data)
     path = posixpath.join(directory, file_name(name, digest))
     make_directories_in(fs, directory)
-    # A task that runs again, or twice at a time, may write what is there already, and die meanwhile.
+    # A retried or concurrent task may write an existing file again, and die meanwhile.
     _write_whole(fs, path, data)
     return StateFile(len(data), digest, path=path)
 
 
 def read_file(fs: Any, path: str, length: int) -> bytes:
-    """What is in a state file of that length; one byte more where it has become longer.
+    """Return the contents of a state file of that length, plus one byte or more if it has grown.
 
-    An object store is asked for so many bytes, and not for the size first. Large ones come in parts at a time.
+    An object store is asked for this many bytes, and not for the size first. Large files come in concurrent parts.
     """
     if not has_directories(fs) and length <= READ_AT_ONCE_BYTES_MAX:
         try:
             begin: bytes = fs.cat_file(path, start=0, end=length + 1)
         except OSError as error:
-            if error.errno != errno.EINVAL:  # which says that not even the first byte is there
+            if error.errno != errno.EINVAL:  # EINVAL means that not even the first byte exists
                 raise
         else:
             return begin
@@ -101,19 +102,19 @@ def read_file(fs: Any, path: str, length: int) -> bytes:
 
 
 def write_metadata(fs: Any, directory: str, metadata: CheckpointMetadata, key: bytes | None = None) -> None:
-    """Write metadata, last and in one step: only now the checkpoint or savepoint exists.
+    """Write metadata, last and atomically: only then does the checkpoint or savepoint exist.
 
-    Before it is visible, the names of the state files are synced, and those of the directories that workers have made.
-    With a `key` it is signed.
+    Before that, the names of the state files are synced, and those of the directories that workers created. A `key`
+    signs the metadata.
 
     Raises:
-        CheckpointError: if there is metadata, or it was revoked.
+        CheckpointError: if metadata exists already, or was revoked.
     """
     if is_local(fs):
         above = posixpath.dirname(directory)
         make_directories(directory)
         for made_by_any in (posixpath.dirname(above), above):
-            with contextlib.suppress(PermissionError):  # then no process of the job has made anything in it
+            with contextlib.suppress(PermissionError):  # then no process of the job has created anything in it
                 sync_directories([made_by_any])
         sync_directories([directory])
     data = signed_metadata(encode_metadata(metadata), key)
@@ -122,7 +123,7 @@ def write_metadata(fs: Any, directory: str, metadata: CheckpointMetadata, key: b
     except FileExistsError as error:
         path = posixpath.join(directory, METADATA_NAME)
         if not is_local(fs) and fs.cat_file(path) == data:
-            return  # the client of an object store, which had no answer to that request, has sent it again
+            return  # the client of an object store got no answer to the request and sent it again
         where = shown(fs, path)
         raise CheckpointError(
             f"{where} exists: the checkpoint was given up before it was complete, or another driver of the job wrote it"
@@ -130,14 +131,14 @@ def write_metadata(fs: Any, directory: str, metadata: CheckpointMetadata, key: b
 
 
 def sync_found(fs: Any, directory: str) -> None:
-    """Let a file survive that a job is to go on from: whoever gave it its name may have died before that was synced."""
+    """Make a file durable that a job continues from, because its writer may have died before syncing its name."""
     if is_local(fs):
         with contextlib.suppress(PermissionError, FileNotFoundError):
             sync_directories([directory])
 
 
 def delete_metadata(fs: Any, directory: str) -> None:
-    """Delete the metadata of a savepoint for good, before its files: no power cut brings it back without them."""
+    """Delete a savepoint's metadata durably, before its files, so that no power failure brings it back without them."""
     with contextlib.suppress(FileNotFoundError):
         fs.rm_file(posixpath.join(directory, METADATA_NAME))
         if is_local(fs):
@@ -145,15 +146,15 @@ def delete_metadata(fs: Any, directory: str) -> None:
 
 
 def revoke_metadata(fs: Any, directory: str) -> None:
-    """Let no checkpoint be in a directory: not one whose metadata is there, and not one whose metadata comes late."""
+    """Make a checkpoint directory permanently invalid, whether its metadata already exists or is written later."""
     write_named(fs, directory, METADATA_NAME, REVOKED)
 
 
 def write_named(fs: Any, directory: str, name: str, data: bytes, replaces: bool = True) -> None:
-    """Write a file that is there whole or not at all, for good.
+    """Write a file atomically and durably.
 
     Raises:
-        FileExistsError: if there is one of that name, and `replaces` is not set.
+        FileExistsError: if a file of that name exists, and `replaces` is not set.
     """
     make_directories_in(fs, directory)
     _write_whole(fs, posixpath.join(directory, name), data, replaces)
@@ -162,7 +163,7 @@ def write_named(fs: Any, directory: str, name: str, data: bytes, replaces: bool 
 
 
 def create(fs: Any, directory: str, name: str, data: bytes = b"") -> bool:
-    """Make a file for good; False if there is one, and of several processes at a time only one gets True."""
+    """Create a file durably. Returns False if it exists; of several concurrent processes, only one gets True."""
     make_directories_in(fs, directory)
     path = posixpath.join(directory, name)
     if is_local(fs):
@@ -175,7 +176,7 @@ def create(fs: Any, directory: str, name: str, data: bytes = b"") -> bool:
 
 
 def _write_whole(fs: Any, path: str, data: bytes, replaces: bool = True) -> None:
-    """Write a file under a partial name first, where a file is seen while it is written."""
+    """Write a file atomically, under a partial name first where files are visible while they are written."""
     partial = f"{path}.{uuid.uuid4().hex[:8]}.part"
     if is_local(fs):
         write_bytes(partial, data)
@@ -190,12 +191,15 @@ def _write_whole(fs: Any, path: str, data: bytes, replaces: bool = True) -> None
 
 
 def shown(fs: Any, path: str) -> str:
-    """A path as errors name it: with its scheme where it has one."""
+    """Return a path as shown in errors: with its scheme if it has one."""
     return path if is_local(fs) else str(fs.unstrip_protocol(path))
 
 
 def load_metadata(fs: Any, directory: str, key: bytes | None = None) -> CheckpointMetadata:
-    """The metadata in a directory; raises `CheckpointError` when it is missing, not whole, or not signed by `key`."""
+    """Return the metadata in a directory.
+
+    Raise `CheckpointError` if it is missing, incomplete, or not signed by `key`.
+    """
     path = posixpath.join(directory, METADATA_NAME)
     where = shown(fs, path)
     try:

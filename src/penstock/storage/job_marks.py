@@ -1,9 +1,9 @@
-"""What has become of jobs, and what they have left, by their names; read when a job is started again (G8).
+"""Records whether jobs began or ended, and which checkpoints they left, by name; read when a job is restarted (G8).
 
-A job that ends and deletes its checkpoints says so first, in a small file below `<directory>/jobs`. Without this file,
-a job that died in between would look as if it had never begun. A job that begins, but not where a job of its name left
-off, says so too, because what was left before is not its own. There is one such mark for each name, that of the last
-job to set it. A mark of a job master that was deposed does not count (`leadership`).
+A job that ends and deletes its checkpoints records this first, in a small file below `<directory>/jobs`. Without this
+file, a job that died in between would look as if it had never begun. A job that begins without continuing a previous
+job of its name also records this, because the existing checkpoints are not its own. Each name has one such mark, that
+of the last job to set it. The mark of a deposed job master does not count (`leadership`).
 """
 
 from __future__ import annotations
@@ -24,21 +24,23 @@ from penstock.storage.leadership import Found, mark_counts
 from penstock.storage.metadata import METADATA_NAME, CheckpointMetadata, checksum
 
 MARKS_DIRECTORY: Final = "jobs"
-#: The status of a job that has begun; the others are those in which jobs end.
+#: The status of a job that has begun; all other statuses are final.
 BEGUN: Final = "BEGUN"
-#: How much of a job's name goes into the name of its file.
+#: The maximum number of characters of a job's name in its file name.
 NAME_CHARACTERS_MAX: Final = 80
 _PARTIAL: Final = ".part"
-#: The job and the number of a checkpoint, by its metadata's path.
+#: Extracts the job and the number of a checkpoint from its metadata's path.
 CHECKPOINT: Final = re.compile(rf"(?:^|/)([^/]+)/chk-(\d+)/{METADATA_NAME}$")
 
 
 class JobMark(msgspec.Struct, frozen=True):
-    """A job has begun, or ended.
+    """Records that a job has begun or ended.
 
-    `savepoint`: the one that it began from, or was stopped with. `drained`: whether nothing is left to be done then.
+    `savepoint`: the savepoint that it began from, or was stopped with. `drained`: whether nothing remains to be done
+    then.
 
-    `discards`: whether the job deletes its checkpoints next. `job_master`: the number of the one that says it.
+    `discards`: whether the job deletes its checkpoints next. `job_master`: the number of the job master that sets the
+    mark.
     """
 
     job_id: str
@@ -52,7 +54,7 @@ class JobMark(msgspec.Struct, frozen=True):
 
 
 class Left(msgspec.Struct, frozen=True):
-    """A checkpoint that a job has left: its `metadata`, or why that cannot be read."""
+    """A checkpoint that a job has left: its `metadata`, or the reason why that cannot be read."""
 
     directory: str
     job_id: str
@@ -62,10 +64,10 @@ class Left(msgspec.Struct, frozen=True):
 
 
 class LeftByJobs(msgspec.Struct, frozen=True):
-    """What the jobs of one name have left, as far as it counts; `checkpoints` includes those whose name is damaged.
+    """The checkpoints and marks that the jobs of one name have left, as far as they count.
 
-    `number`: that of the job master which has asked. `damaged`: why marks cannot be read. `former`: the masters before,
-    by number, whose jobs may have left something.
+    `checkpoints` includes damaged ones whose job name is unknown. `number`: the number of the job master that asks.
+    `damaged`: why marks cannot be read. `former`: the previous masters, by number, whose jobs may have left something.
     """
 
     checkpoints: tuple[Left, ...]
@@ -75,10 +77,10 @@ class LeftByJobs(msgspec.Struct, frozen=True):
     former: tuple[tuple[int, str], ...] = ()
 
     def of_master(self, number: int, before: Iterable[tuple[int, str]], has_left: Callable[[str], bool]) -> LeftByJobs:
-        """The same, asked by the master of a number; `has_left` tells which jobs have a directory.
+        """Return a copy for the job master with a number; `has_left` returns whether a job has a directory.
 
-        A former master whose job has none counts until a later one has completed a checkpoint, or ended: it may have
-        died in the first checkpoint of its job, when sinks had prepared output that somebody has to remove.
+        A former master whose job has no directory counts until a later master completes a checkpoint or ends. It may
+        have died during the first checkpoint of its job, when sinks had prepared output that must be removed.
         """
         completed = [one.metadata.job_master for one in self.checkpoints if one.metadata is not None]
         since = max([*completed, *(mark.job_master for mark in self.marks)], default=0)
@@ -86,11 +88,11 @@ class LeftByJobs(msgspec.Struct, frozen=True):
         return replace(self, number=number, former=former)
 
     def ids_of(self, job_id: str) -> set[int]:
-        """The ids of a job's checkpoints, of damaged ones too."""
+        """Return the ids of a job's checkpoints, including damaged ones."""
         return {one.checkpoint_id for one in self.checkpoints if one.job_id == job_id}
 
     def found(self) -> Found:
-        """The record of what its job master found."""
+        """Return the record of the job master's findings."""
         return Found(
             self.number,
             tuple((left.job_id, left.checkpoint_id) for left in self.checkpoints),
@@ -101,29 +103,29 @@ class LeftByJobs(msgspec.Struct, frozen=True):
 
 
 def mark_file(mark: JobMark) -> str:
-    """The name of a mark's file. Those of different job masters have different ones, so none replaces another's."""
+    """Return the name of a mark's file. It differs between job masters, so none replaces another's mark."""
     number = f"{mark.job_master}-" if mark.job_master else ""
     return f"{file_of_name(mark.job_name)}-{number}{mark.job_id}"
 
 
 def file_of_name(job_name: str) -> str:
-    """A job's name as part of a path."""
+    """Return a job's name in a form that suits paths."""
     return f"{quote(job_name, safe='')[:NAME_CHARACTERS_MAX]}-{checksum(job_name.encode()):016x}"
 
 
 def id_of_metadata(path: str, job_id: str) -> int:
-    """The id of the checkpoint whose metadata a path is; 0 if it is another file, or of another job."""
+    """Return the id of the checkpoint whose metadata has this path; 0 for another file or another job."""
     match = CHECKPOINT.search(path)
     return int(match[2]) if match is not None and match[1] == job_id else 0
 
 
 def encode_mark(mark: JobMark) -> bytes:
-    """The bytes of such a file: JSON, for people too."""
+    """Encode a mark as JSON, which people can read as well."""
     return msgspec.json.encode(mark)
 
 
 def decode_mark(data: bytes, where: str) -> JobMark:
-    """Read them; raises `CheckpointError`."""
+    """Decode a mark; raise `CheckpointError` if it is damaged."""
     try:
         return msgspec.json.decode(data, type=JobMark)
     except msgspec.MsgspecError as error:
@@ -131,31 +133,31 @@ def decode_mark(data: bytes, where: str) -> JobMark:
 
 
 def of_name(job_name: str, found: list[Left]) -> tuple[Left, ...]:
-    """The checkpoints of jobs of that name, and damaged ones of jobs whose name nothing tells."""
+    """Return the checkpoints of jobs of that name, and damaged ones of jobs whose name is unknown."""
     names = {left.job_id: left.metadata.job_name for left in found if left.metadata is not None}
     return tuple(left for left in found if names.get(left.job_id, job_name) == job_name)
 
 
 class JobMarks:
-    """The files of one directory of checkpoints."""
+    """The mark files of one checkpoint directory."""
 
     def __init__(self, fs: Any, root: str) -> None:
         self._fs = fs
         self._root = root
-        #: where the marks are, and a directory for each name with what its job masters have left of themselves
+        #: the directory of the marks, with a subdirectory for the job masters of each name
         self.directory = posixpath.join(root, MARKS_DIRECTORY)
 
     def set(self, mark: JobMark, found: Found | None) -> None:
-        """Set a job's mark durably, in place of those of its name; what they had begun to delete is deleted.
+        """Set a job's mark durably, replacing those of its name and finishing the deletions that they announce.
 
-        Those of later job masters stay. `found` says which ones count.
+        Marks of later job masters stay. `found` determines which marks count.
         """
         name = mark_file(mark)
         write_named(self._fs, self.directory, name, encode_mark(mark))
         self._remove((other for other in self._of_name(mark.job_name) if other != name), mark.job_master, found)
 
     def of_name(self, job_name: str) -> tuple[list[JobMark], list[str]]:
-        """The marks of a name: one, or several for a moment; and why others cannot be read."""
+        """Return the marks of a name (one, or briefly several), and why others cannot be read."""
         marks, damaged = [], []
         for name in self._of_name(job_name):
             try:
@@ -168,7 +170,7 @@ class JobMarks:
         return marks, damaged
 
     def all(self) -> list[JobMark]:
-        """The marks of all names that can be read."""
+        """Return the readable marks of all names."""
         marks = []
         for name in self._names():
             with contextlib.suppress(CheckpointError, IsADirectoryError):
@@ -178,11 +180,11 @@ class JobMarks:
         return marks
 
     def sync(self) -> None:
-        """Let the marks that were read survive."""
+        """Make the marks that were read durable."""
         sync_found(self._fs, self.directory)
 
     def checkpoints(self) -> list[tuple[str, int]]:
-        """The jobs and numbers of all checkpoints that have metadata."""
+        """Return the jobs and numbers of all checkpoints that have metadata."""
         self._fs.invalidate_cache(self._root)
         files = map(CHECKPOINT.search, self._fs.glob(f"{self._root}/*/chk-*/{METADATA_NAME}"))
         return sorted((match[1], int(match[2])) for match in files if match is not None)
@@ -203,7 +205,7 @@ class JobMarks:
         try:
             return None if name.endswith(_PARTIAL) else decode_mark(self._fs.cat_file(path), path)
         except FileNotFoundError:
-            return None  # another job of the name has set its own just now
+            return None  # another job of that name has just set its own mark
 
     def _remove(self, names: Iterable[str], number: int, found: Found | None) -> None:
         for name in names:
@@ -216,7 +218,7 @@ class JobMarks:
                 self._fs.rm_file(posixpath.join(self.directory, name))
 
     def delete_what_ended(self, mark: JobMark, found: Found | None) -> None:
-        """Delete the checkpoints of a job that has said that it deletes them, as far as that counts."""
+        """Delete the checkpoints of a job whose mark announces it, if the mark counts."""
         if mark.discards and mark_counts(found, mark.job_id, mark.status, mark.job_master):
             with contextlib.suppress(FileNotFoundError):
                 self._fs.rm(posixpath.join(self._root, mark.job_id), recursive=True)

@@ -1,8 +1,8 @@
-"""Small files by names that are known beforehand, in stores of objects (G8, G11).
+"""Small files with known names in object stores (G8, G11).
 
-A store of objects gives back what was put under a key as soon as it was put. What it lists may be late: an object that
-was just put may be missing, and one that was just deleted may still be there. So nothing that has to be right follows
-from a listing. It may say where to look.
+An object store returns the contents of a key immediately after they were put. Its listings may be late: an object that
+was just put may be missing, and one that was just deleted may still appear. So correctness never depends on a listing,
+which may only say where to look.
 """
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ from penstock.storage.files import create, write_named
 
 
 class KeyedFiles(Protocol):
-    """What is needed of such a store. Any call may raise `OSError`, for instance when there are too many requests."""
+    """The operations required of an object store. Any call may raise `OSError`, for example on too many requests."""
 
     def read(self, path: str) -> bytes | None:
-        """What was put last under a path, or None."""
+        """Return the contents last put under a path, or None."""
 
     def create(self, path: str, data: bytes) -> bool:
-        """Put what is not there yet; False if it is. Of several that ask at a time one gets True."""
+        """Put a file unless it exists; return False if it does. Of several concurrent calls, one returns True."""
 
     def put(self, path: str, data: bytes) -> None:
-        """Put, in place of what is there."""
+        """Put a file, replacing an existing one."""
 
     def delete(self, path: str) -> None:
-        """Delete; nothing happens when there is nothing."""
+        """Delete a file, if it exists."""
 
     def names(self, directory: str) -> list[str]:
-        """The names in a directory, as far as the store has got round to listing them."""
+        """Return the names in a directory; the listing may be late."""
 
 
 class ObjectFiles:
-    """Those of an fsspec file system that has objects. Implements `KeyedFiles`."""
+    """The files of an fsspec file system with object storage. Implements `KeyedFiles`."""
 
     def __init__(self, fs: Any) -> None:
         self._fs = fs

@@ -1,26 +1,27 @@
-"""Who leads a job, and what it has left, in a store of objects: the protocol of `leadership` without listings (E7, G8).
+"""The `leadership` protocol for object stores, without listings: who leads a job, and its records (E7, G8).
 
-All that masters say of themselves is in one directory of their name, under keys that the next one can work out:
+All records of job masters are in one directory per job name, under keys that the next master can derive:
 
-- `master-N`: the job of master N. Numbers have no gaps, and are never deleted. So there is a master above N if and only
-  if there is N + 1, which one read tells. Whoever takes a number tries those above the highest that it knows of, one
-  after the other, and each is put only where there is none.
-- `found-by-master-N`: what master N found when it took over. The newest one counts; it is looked for from the highest
-  number down. Older ones are deleted after it was put, so a search that finds none begins again.
-- `mark-of-master-N`: what the last job with that number has said, that it has begun or ended.
-- `newest-of-master-N`: the newest checkpoint of the last job with that number, and those before that are not deleted
-  yet, from which the job goes on when the newest turns out not to be one. It is put after the checkpoint's metadata,
-  and before the master looks whether it still leads. So what sinks may have committed is in it, when a successor looks.
+- `master-N`: the job of master N. Numbers have no gaps and are never deleted. So a master above N exists if and only if
+  N + 1 exists, which takes one read to check. A master that takes a number tries those above the highest known one in
+  turn, and each put succeeds only if the key does not exist.
+- `found-by-master-N`: the findings of master N when it took over. The newest record counts; a search starts from the
+  highest number and goes down. Older records are deleted after the new one is put, so a search without result starts
+  over.
+- `mark-of-master-N`: the mark of the last job with that number: it has begun or ended.
+- `newest-of-master-N`: the newest checkpoint of the last job with that number, and earlier ones not deleted yet, from
+  which the job continues if the newest turns out to be invalid. It is put after the checkpoint's metadata, and before
+  the master checks that it still leads. So a successor finds everything that sinks may have committed.
 
-Files are deleted as they are listed, but metadata comes first, and a master remembers its own, listed or
-not. So what is half deleted never looks whole, even if the listing did not show its metadata.
+Files are deleted as listed, but metadata first, and a master remembers its own metadata, listed or not. So a
+half-deleted checkpoint never looks complete, even if the listing missed its metadata.
 
-A successor reads the keys from the newest record on; what came before is in the record. It reads what is listed, too:
-jobs of former versions, and checkpoints that a user has left. If the listing is late, nothing is lost by it, because
-nothing committed depends on it.
+A successor reads the keys from the newest record on; the record covers everything before it. It also reads listed
+files: jobs of earlier versions, and checkpoints left by a user. A late listing loses nothing, because nothing committed
+depends on it.
 
-What this costs: a put more for each checkpoint, one read where there was a listing, and a few bytes for each time that
-a driver took the job over. In file systems whose listings are exact, `leadership.Leaders` deletes those.
+The cost is one more put per checkpoint, one read in place of a listing, and a few bytes each time a driver takes over
+the job. In file systems with exact listings, `leadership.Leaders` deletes these files.
 """
 
 from __future__ import annotations
@@ -49,14 +50,14 @@ NEWEST_PREFIX: Final = "newest-of-master-"
 
 
 class Newest(msgspec.Struct, frozen=True):
-    """The checkpoints that a job has completed and not deleted, newest first."""
+    """The completed checkpoints of a job that are not deleted, newest first."""
 
     job_id: str
     checkpoint_ids: tuple[int, ...]
 
 
 class KeyedLeaders:
-    """The numbers of the job masters of one name, and what they have left."""
+    """The numbers of the job masters of one name, and their records."""
 
     def __init__(self, files: KeyedFiles, directory: str, job_name: str) -> None:
         self._files = files
@@ -66,7 +67,7 @@ class KeyedLeaders:
     # --- numbers -----------------------------------------------------------------------------------------------------
 
     def highest(self) -> int:
-        """The number of the master that leads; 0 if none has taken one."""
+        """Return the number of the leading master; 0 if no master has taken one."""
         listed = (number_of_file(name) for name in self._files.names(self._directory))
         number = max((found for found in listed if found is not None), default=0)
         while self._is_taken(number + 1):
@@ -74,10 +75,10 @@ class KeyedLeaders:
         return number
 
     def take(self, job_id: str) -> int:
-        """Take a number above all others for a job; whoever led is deposed from now on.
+        """Take a number above all others for a job, which deposes the current leader.
 
         Raises:
-            DeposedError: if another master has taken a higher one in the same moment.
+            DeposedError: if another master takes a higher number at the same moment.
         """
         number = self.highest() + 1
         while not self._files.create(self._path(MASTER_PREFIX, number), job_id.encode()):
@@ -86,12 +87,12 @@ class KeyedLeaders:
         return number
 
     def check(self, number: int) -> None:
-        """Raise `DeposedError` if a master has taken a number above that one."""
+        """Raise `DeposedError` if a master has taken a higher number."""
         if self._is_taken(number + 1):
             raise deposed_error(self._job_name, number, number + 1)
 
     def former(self, number: int) -> tuple[tuple[int, str], ...]:
-        """The masters before the one of a number, as far as anything tells of them, and their jobs."""
+        """Return the known masters below a number, and their jobs."""
         before = self.found()
         former = dict(() if before is None else before.former)
         for other in range(max(1, _since(before)), number):
@@ -106,9 +107,9 @@ class KeyedLeaders:
     # --- what was found ----------------------------------------------------------------------------------------------
 
     def found(self) -> Found | None:
-        """The newest record of what a master found."""
+        """Return the newest record of a master's findings."""
         fruitless = 0
-        while fruitless < 2:  # a newer record may have come, and older ones gone, during one search
+        while fruitless < 2:  # during a search, a newer record may replace older ones
             for number in range(self.highest(), 0, -1):
                 path = self._path(FOUND_PREFIX, number)
                 data = self._files.read(path)
@@ -118,7 +119,7 @@ class KeyedLeaders:
         return None
 
     def note(self, found: Found) -> None:
-        """Record what a master found, for good; what former ones found is needed no more."""
+        """Record a master's findings durably, and delete records of former masters that are no longer needed."""
         before = self.found()
         self._files.put(self._path(FOUND_PREFIX, found.number), encode_found(found))
         for number in range(_since(before), found.number):
@@ -128,11 +129,11 @@ class KeyedLeaders:
     # --- checkpoints -------------------------------------------------------------------------------------------------
 
     def note_newest(self, number: int, newest: Newest) -> None:
-        """Record what a job's newest checkpoint is; comes after its metadata, and before the look who leads."""
+        """Record a job's newest checkpoint, after its metadata and before checking who leads."""
         self._files.put(self._path(NEWEST_PREFIX, number), msgspec.json.encode(newest))
 
     def known_checkpoints(self, before: Found | None) -> set[tuple[str, int]]:
-        """Jobs and ids of the checkpoints that may be the newest: found by the last master, or completed since."""
+        """Return the jobs and ids of checkpoints that may be the newest: the last master's, or completed since."""
         known = set[tuple[str, int]]() if before is None else set(before.checkpoints)
         for number in self._numbers_since(before):
             path = self._path(NEWEST_PREFIX, number)
@@ -145,7 +146,9 @@ class KeyedLeaders:
     # --- marks -------------------------------------------------------------------------------------------------------
 
     def put_mark(self, mark: JobMark) -> Iterator[JobMark]:
-        """Record a mark in place of all of lower numbers; gives those that it replaced. Read it to its end."""
+        """Record a mark in place of all with lower numbers, and yield the replaced marks. Consume the iterator to its
+        end.
+        """
         replaced = [(number, data) for number, data in self._marks() if number <= mark.job_master]
         own = self._path(MARK_PREFIX, mark.job_master)
         self._files.put(own, encode_mark(mark))
@@ -162,7 +165,7 @@ class KeyedLeaders:
                 self._files.delete(path)
 
     def marks(self) -> tuple[list[JobMark], list[str]]:
-        """What jobs of the name have said: one, or several for a moment; and why others cannot be read."""
+        """Return the marks of the name's jobs (one, or briefly several), and why others cannot be read."""
         marks, damaged = [], []
         for number, data in self._marks():
             try:
@@ -178,7 +181,7 @@ class KeyedLeaders:
         return [(number, data) for number, data in read if data is not None]
 
     def _numbers_since(self, before: Found | None) -> range:
-        """The numbers whose masters may have left something since the last one took over."""
+        """Return the numbers whose masters may have left something since the last one took over."""
         return range(_since(before), self.highest() + 1)
 
     def _path(self, prefix: str, number: int) -> str:
@@ -186,7 +189,7 @@ class KeyedLeaders:
 
 
 def decode_newest(data: bytes, where: str) -> Newest:
-    """Read what `note_newest` has recorded; raises `CheckpointError`."""
+    """Decode a record of `note_newest`; raise `CheckpointError` if it is damaged."""
     try:
         return msgspec.json.decode(data, type=Newest)
     except msgspec.MsgspecError as error:
@@ -194,10 +197,10 @@ def decode_newest(data: bytes, where: str) -> Newest:
 
 
 def ids_to_note(known: Iterable[int], checkpoint_id: int) -> tuple[int, ...]:
-    """What to record when a checkpoint is visible: it may yet turn out to be none, and those before count then."""
+    """Return the ids to record when a checkpoint is visible: if it turns out to be invalid, the earlier ones count."""
     return (checkpoint_id, *sorted(set(known) - {checkpoint_id}, reverse=True))
 
 
 def _since(before: Found | None) -> int:
-    """The first number of which the newest record does not tell; jobs that begin anew have 0."""
+    """Return the first number that the newest record does not cover; 0 for jobs that began before any takeover."""
     return 0 if before is None else before.number

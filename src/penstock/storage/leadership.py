@@ -1,19 +1,20 @@
-"""Who leads a job: numbers of job masters, taken atomically, and what each found when it took over (E7, G8).
+"""Leadership of a job: masters take numbers atomically, and record their findings when they take over (E7, G8).
 
-A job is known by its name, in one directory of checkpoints: a driver that is started again gives it another id. A job
-master that continues from what jobs of the name have left takes a number above all others first, and looks at what
-there is after that. One that begins anew takes the highest number that there is, and deposes nobody.
+A job is identified by its name within one checkpoint directory, because its id changes when the driver is restarted. A
+job master that continues from retained checkpoints of the name first takes a number above all others, and then reads
+the directory. A master that starts fresh takes the highest existing number and deposes no other.
 
-A master makes an act visible first (metadata, a mark), and looks whether it still leads after that; only then it does
-what cannot be taken back: it lets sinks commit, or deletes. So of two masters one sees the other. Either the former
-sees that it was deposed, and does nothing more, or the later one sees what the former did, and begins from it.
+A master first makes an act visible (metadata, a mark), then checks whether it still leads, and only then does anything
+irreversible: it lets sinks commit, or deletes files. So of two masters, at least one sees the other. Either the earlier
+one sees that it was deposed and stops, or the later one sees the earlier one's act and starts from it.
 
-What a deposed master makes visible after its successor has looked stays without effect, and must not mislead a third
-one. So each master that takes over records what it found and what counts, before it begins. Whatever else masters of
-lower numbers make visible does not count. The newest record is enough: what did not count before is not in it.
+Acts that a deposed master makes visible after its successor has looked have no effect, and must not mislead a third
+master. So each master that takes over first records its findings and which of them count. Anything else that masters of
+lower numbers make visible does not count. The newest record is sufficient, because it omits everything that did not
+count before.
 
-A number's file names the job of its master, and the record names those of former masters. Their directories belong to
-the master that leads, which deletes them as soon as it needs them no more, whether they hold a checkpoint or not.
+The file of a number names the job of its master, and the record names the jobs of former masters. The leading master
+owns their directories and deletes them as soon as it no longer needs them, whether they hold a checkpoint or not.
 """
 
 from __future__ import annotations
@@ -28,24 +29,24 @@ import msgspec
 from penstock.base.errors import CheckpointError, JobExecutionError
 from penstock.storage.files import create, write_named
 
-#: The files of one name: numbers that were taken, and what their masters have found.
+#: The files of one job name: numbers that were taken, and the records of their masters.
 MASTER_PREFIX: Final = "master-"
 FOUND_PREFIX: Final = "found-by-master-"
 _NUMBERED: Final = re.compile(r"(master-|found-by-master-)(\d+)$")
 
 
 class DeposedError(JobExecutionError):
-    """Another job master has the job, or may have it: this one must not complete, commit or delete anything (E7)."""
+    """Another master has the job, or may have it: this one must not complete, commit or delete anything (E7)."""
 
     def __str__(self) -> str:
         return f"job {self.job_name!r} was suspended: {self.cause_text}"
 
 
 class Found(msgspec.Struct, frozen=True):
-    """What counted when the job master of a number took over.
+    """The state that counted when the job master `number` took over.
 
-    `checkpoints`: jobs and ids; `marks`: jobs and what they had said; `former`: masters and their jobs; `mark_numbers`:
-    those of the masters whose marks these are.
+    `checkpoints`: jobs and checkpoint ids; `marks`: jobs and their statuses; `former`: numbers and jobs of former
+    masters; `mark_numbers`: the numbers of the masters that set the marks.
     """
 
     number: int
@@ -56,22 +57,22 @@ class Found(msgspec.Struct, frozen=True):
 
 
 def checkpoint_counts(found: Found | None, job_id: str, checkpoint_id: int, master: int) -> bool:
-    """Whether a checkpoint is one of the job; `master` is the number of the one that completed it."""
+    """Return whether a checkpoint counts; `master` is the number of the job master that completed it."""
     return found is None or master >= found.number or (job_id, checkpoint_id) in found.checkpoints
 
 
 def mark_counts(found: Found | None, job_id: str, status: str, master: int) -> bool:
-    """Whether what a job has said is so; `master` is the number of the one that said it."""
+    """Return whether the status that a job has set counts; `master` is the number of the job master that set it."""
     return found is None or master >= found.number or (job_id, status) in found.marks
 
 
 def encode_found(found: Found) -> bytes:
-    """JSON, for people too."""
+    """Encode a record as JSON, which people can read as well."""
     return msgspec.json.encode(found)
 
 
 def decode_found(data: bytes, where: str) -> Found:
-    """Read it; raises `CheckpointError`."""
+    """Decode a record; raises `CheckpointError` if it is invalid."""
     try:
         return msgspec.json.decode(data, type=Found)
     except msgspec.MsgspecError as error:
@@ -79,7 +80,7 @@ def decode_found(data: bytes, where: str) -> Found:
 
 
 def deposed_error(job_name: str, number: int, leads: int) -> DeposedError:
-    """Why the master of a number must do nothing more: one of a higher number leads."""
+    """Return the error that stops the master `number`: a master with a higher number leads."""
     return DeposedError(
         job_name,
         f"another driver, number {leads} of this name, has taken the job over. This one, number {number}, leaves its "
@@ -88,13 +89,13 @@ def deposed_error(job_name: str, number: int, leads: int) -> DeposedError:
 
 
 def number_of_file(name: str) -> int | None:
-    """The number in the name of a file that a master has left of itself; None for any other."""
+    """Return the number in the name of a master's file; None for any other file."""
     match = _NUMBERED.match(name)
     return None if match is None else int(match[2])
 
 
 class Leaders:
-    """The numbers of the job masters of one name: files in a directory of their own, whose listings are exact."""
+    """The numbers of the job masters of one job name: files in their own directory, whose listings are exact."""
 
     def __init__(self, fs: Any, directory: str, job_name: str) -> None:
         self._fs = fs
@@ -102,24 +103,24 @@ class Leaders:
         self._job_name = job_name
 
     def highest(self) -> int:
-        """The number of the master that leads; 0 if none has taken one."""
+        """Return the number of the leading master; 0 if no number was taken."""
         return max((number for _, number in self._files()), default=0)
 
     def take(self, job_id: str) -> int:
-        """Take a number above all others for a job, atomically; whoever led is deposed from now on.
+        """Take a number above all others for a job, atomically; this deposes the previous leader.
 
         Raises:
-            DeposedError: if another master has taken a higher one in the same moment.
+            DeposedError: if another master takes a higher number at the same moment.
         """
         number = self.highest() + 1
         while not create(self._fs, self._directory, f"{MASTER_PREFIX}{number}", job_id.encode()):
-            number += 1  # another job master has taken that one since the listing
-        # It may even have been taken and deleted since then; whoever deletes it has a higher one.
+            number += 1  # another job master has taken this number since the listing
+        # The number may even have been taken and deleted since then; the master that deletes it has a higher one.
         self.check(number)
         return number
 
     def former(self, number: int) -> tuple[tuple[int, str], ...]:
-        """The masters before the one of a number, as far as anything tells of them, and their jobs."""
+        """Return the numbers and jobs of the recorded masters before `number`."""
         before = self.found()
         former = dict(() if before is None else before.former)
         for prefix, other in self._files():
@@ -129,13 +130,13 @@ class Leaders:
         return tuple(sorted(former.items()))
 
     def check(self, number: int) -> None:
-        """Raise `DeposedError` if a master has taken a number above that one."""
+        """Raise `DeposedError` if a master has taken a higher number."""
         leads = self.highest()
         if leads > number:
             raise deposed_error(self._job_name, number, leads)
 
     def found(self) -> Found | None:
-        """The newest record of what a master found."""
+        """Return the newest record of a master's findings."""
         number = max((number for prefix, number in self._files() if prefix == FOUND_PREFIX), default=None)
         if number is None:
             return None
@@ -143,10 +144,10 @@ class Leaders:
         try:
             return decode_found(self._fs.cat_file(path), path)
         except FileNotFoundError:
-            return self.found()  # another one has taken over just now
+            return self.found()  # another master has just taken over
 
     def note(self, found: Found) -> None:
-        """Record what a master found, for good; what former ones did and found is needed no more."""
+        """Record a master's findings durably, then delete the numbers and records of former masters."""
         write_named(self._fs, self._directory, f"{FOUND_PREFIX}{found.number}", encode_found(found))
         for prefix, number in self._files():
             if number < found.number:

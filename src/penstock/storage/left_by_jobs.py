@@ -1,4 +1,4 @@
-"""Reads the checkpoints that jobs have left, as far as they count (G8)."""
+"""Reads the retained checkpoints of jobs, as far as they count (G8)."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ def read_left(
     directory_of: Callable[[str, int], str],
     load: Callable[[str], CheckpointMetadata],
 ) -> list[Left]:
-    """The checkpoints at `places`, which are jobs and ids; those that are damaged with the reason.
+    """Return the checkpoints at `places`, pairs of job and checkpoint id; damaged ones carry the reason.
 
-    What is not there was deleted since it was listed, or never became a checkpoint. `before`: what counted when the
-    last job master took over. `load` reads the metadata in a directory.
+    A checkpoint without metadata is skipped: it was deleted after the listing, or never completed. `before`: the record
+    of the last job master that took over. `load` reads the metadata in a directory.
     """
     found = []
     for job_id, number in sorted(places):
@@ -45,9 +45,10 @@ def read_left(
 
 
 def metadata_to_delete(directory: str, listed: Iterable[str], known_ids: Iterable[int]) -> list[str]:
-    """The metadata that goes before the other files of a job's directory, whether the listing shows it or not.
+    """Return the metadata files to delete before the other files of a job's directory, whether listed or not.
 
-    It may be late. If it shows the files of a checkpoint and not its metadata, what is left would look whole.
+    A listing may be stale. If it shows the files of a checkpoint but not its metadata, deleting only the listed files
+    would leave a checkpoint that looks complete.
     """
     found = {posixpath.dirname(path) for path in listed if CHECKPOINT_DIRECTORY.search(posixpath.dirname(path))}
     found |= {posixpath.join(directory, f"chk-{checkpoint_id}") for checkpoint_id in known_ids}

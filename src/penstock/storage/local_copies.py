@@ -1,8 +1,8 @@
-"""Copies of state files near the tasks that wrote them: a restarted task reads its copy instead of the store's file.
+"""Copies of state files near the tasks that wrote them: a restarted task reads its copy instead of the store.
 
-A copy is never more than a shortcut. The checkpoint is what lies in the store. A copy that is missing, that could not
-be written or that does not have the checksum of the checkpoint's metadata is passed over. The next write removes copies
-that the newest completed checkpoint does not need.
+A copy is only a shortcut; the checkpoint is the data in the store. A copy is ignored if it is missing, could not be
+written, or does not match the checksum in the checkpoint's metadata. The next write removes copies that the newest
+completed checkpoint does not need.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _log = logging.getLogger("penstock.storage")
 
 
 class Storage(Protocol):
-    """What the copies stand in front of."""
+    """The storage that the copies speed up."""
 
     def write(self, checkpoint_id: int, name: str, data: bytes, savepoint_path: str | None = None) -> StateFile: ...
 
@@ -27,10 +27,10 @@ class Storage(Protocol):
 
 
 class LocalCopies:
-    """State storage of one worker; `copies` holds bytes by path. Without `reads` copies are written only.
+    """State storage of one worker; `copies` holds bytes by path. Without `reads`, copies are only written.
 
-    Tasks write in the background, several at a time. `warn` is told of the first copy that cannot be written.
-    `stored` and `content` turn state into the bytes of a file and back, as the store does.
+    Tasks write in the background, several at a time. `warn` is called for the first copy that cannot be written.
+    `stored` and `content` convert state to the bytes of a file and back, as the store does.
     """
 
     def __init__(
@@ -42,12 +42,12 @@ class LocalCopies:
         stored: Callable[[bytes], bytes] = bytes,
         content: Callable[[StateFile, bytes], bytes] = check_file,
     ) -> None:
-        #: how many files, and how many bytes, came from copies and from the store
+        #: number of files, and of bytes, read from copies and from the store
         self.read_locally = self.read_remotely = self.bytes_locally = self.bytes_remotely = 0
         self._storage = storage
         self._copies = copies
         self._reads = reads
-        #: the last checkpoint that is known to need a copy
+        #: the last checkpoint known to need a copy
         self._needed_by: dict[str, int] = {}
         self._completed_id = 0
         self._lock = threading.Lock()
@@ -56,7 +56,7 @@ class LocalCopies:
         self._has_failed = False
 
     def write(self, checkpoint_id: int, name: str, data: bytes, savepoint_path: str | None = None) -> StateFile:
-        """Store bytes, and keep a copy of those that do not belong to a savepoint and have a file of their own."""
+        """Store bytes, and keep a copy if they have their own file and do not belong to a savepoint."""
         file = self._storage.write(checkpoint_id, name, data, savepoint_path)
         if file.path is not None and savepoint_path is None:
             self._drop_unneeded()
@@ -70,7 +70,7 @@ class LocalCopies:
         return file
 
     def read(self, file: StateFile) -> bytes:
-        """The copy, if it is whole, or else the file itself."""
+        """Return the copy if it is intact, otherwise the file itself."""
         if self._reads and file.path is not None:
             try:
                 data = self._content(file, self._copies[file.path])
@@ -87,18 +87,18 @@ class LocalCopies:
         return data
 
     def on_stored(self, checkpoint_id: int, files: Iterable[StateFile]) -> None:
-        """Note that a task's part of a checkpoint consists of these files, some of them of earlier checkpoints."""
+        """Note that a task's part of a checkpoint consists of these files, some from earlier checkpoints."""
         with self._lock:
             for file in files:
                 if file.path in self._needed_by:
                     self._needed_by[file.path] = max(self._needed_by[file.path], checkpoint_id)
 
     def on_complete(self, checkpoint_id: int) -> None:
-        """Note that a checkpoint completed: the next write removes what only earlier ones need."""
+        """Note that a checkpoint completed: the next write removes copies that only earlier ones need."""
         self._completed_id = max(self._completed_id, checkpoint_id)
 
     def close(self) -> None:
-        """Remove the copies, because the worker ends."""
+        """Remove the copies when the worker ends."""
         with self._lock:
             self._needed_by.clear()
         self._copies.clear()

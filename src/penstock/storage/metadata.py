@@ -20,16 +20,16 @@ FORMAT_VERSION: Final = 1
 _HEADER_BYTES: Final = len(MAGIC) + 2
 _CHECKSUM_BYTES: Final = 8
 
-#: What stands in the place of the metadata of a checkpoint that was given up while its write had no certain end.
+#: Replaces the metadata of a checkpoint that was abandoned while the outcome of its write was uncertain.
 REVOKED: Final = b"This checkpoint was given up. No job begins from it.\n"
 
 
 class RevokedError(CheckpointError):
-    """A checkpoint was given up, and is none."""
+    """The checkpoint was abandoned and is not valid."""
 
 
 class MissingMetadataError(CheckpointError):
-    """There is no metadata: the checkpoint was deleted, or never became one."""
+    """The metadata is missing: the checkpoint was deleted, or never completed."""
 
 
 class StateFile(msgspec.Struct, frozen=True):
@@ -42,9 +42,9 @@ class StateFile(msgspec.Struct, frozen=True):
 
 
 class KeyedStateHandle(msgspec.Struct, frozen=True):
-    """One keyed state of one subtask, for key groups first..last, both included: a history of files, oldest first.
+    """One keyed state of one subtask for key groups first..last, inclusive: a history of files, oldest first.
 
-    `schema` is the state's declaration as JSON (see `penstock.state.schema.declared`), empty where there is none.
+    `schema` is the state's declaration as JSON (see `penstock.state.schema.declared`), empty if it has no declaration.
     """
 
     first_key_group: int
@@ -58,9 +58,9 @@ class KeyedStateHandle(msgspec.Struct, frozen=True):
 
 
 class OperatorStateHandle(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One operator state of one subtask: an Arrow IPC stream of items; `mode` says how it is redistributed (D2).
+    """One operator state of one subtask: an Arrow IPC stream of items; `mode` determines how it is redistributed (D2).
 
-    Where it is dealt out to several subtasks, each is told to take every `step`th item, from `first` on.
+    If it is dealt out to several subtasks, each takes every `step`th item, starting with `first`.
     """
 
     mode: str  # split | union | broadcast | committable | channel
@@ -71,13 +71,13 @@ class OperatorStateHandle(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class NativeStateHandle(msgspec.Struct, frozen=True):
-    """All keyed state of one subtask in a backend's own files, by their names there; savepoints hold no such state."""
+    """All keyed state of one subtask in a backend's own files, by file name; savepoints hold no such state."""
 
     backend: str
     first_key_group: int
     last_key_group: int
     files: dict[str, StateFile]
-    #: the declared schemas of the states, by name
+    #: the declared schemas of the states, by state name
     schemas: dict[str, str] = {}
 
 
@@ -92,18 +92,18 @@ class OperatorSubtaskState(msgspec.Struct, frozen=True):
         return bool(self.keyed or self.operator or self.native)
 
     def state_files(self) -> list[StateFile]:
-        """Every state file, inline ones included."""
+        """Return every state file, including inline ones."""
         files = [f for handles in self.keyed.values() for h in handles for f in h.files]
         files += [h.file for handles in self.operator.values() for h in handles]
         return files + [file for handle in self.native for file in handle.files.values()]
 
 
 class OperatorState(msgspec.Struct, frozen=True):
-    """One operator in a checkpoint. `finished` lists the subtasks that had finished for good (G10).
+    """One operator in a checkpoint. `finished` lists the subtasks that had finished permanently (G10).
 
-    The fields from `kind` on hold what the program said about the operator (see `OperatorInfo`). A restore uses them to
-    check an id that was made from the operator's place. A `kind` of "" says that the writer of the checkpoint did not
-    record it.
+    The fields from `kind` on describe the operator as the program declared it (see `OperatorInfo`). A restore uses them
+    to check an id that was derived from the operator's position. A `kind` of "" means that the writer of the checkpoint
+    did not record it.
     """
 
     operator_id: str
@@ -118,14 +118,14 @@ class OperatorState(msgspec.Struct, frozen=True):
     function: str = ""
     key_type: str = ""
     has_placed_id: bool = False
-    #: by subtask: how far event time (ms) had come at the input and at the output, where a checkpoint tells that
+    #: by subtask: the watermarks (ms) at the input and at the output, if the checkpoint records them
     watermarks: dict[int, tuple[int, int]] = {}
-    #: what it does, as the program or a query says
+    #: a description of the operator, from the program or a query
     description: str = ""
 
     @property
     def holds_state(self) -> bool:
-        """Whether there is any state in it."""
+        """Whether the operator has any state."""
         return any(self.subtasks.values()) or self.coordinator is not None
 
     @property
@@ -134,10 +134,10 @@ class OperatorState(msgspec.Struct, frozen=True):
 
 
 class CheckpointMetadata(msgspec.Struct, frozen=True):
-    """What a completed checkpoint consists of.
+    """The contents of a completed checkpoint.
 
-    `external_path` is a savepoint's directory. One that `ends_job` is the last of its job: a job master that finds it
-    among the job's own checkpoints has nothing more to do than commit what it holds.
+    `external_path` is the directory of a savepoint. A checkpoint with `ends_job` is the last of its job: a job master
+    that finds it among the job's own checkpoints only has to commit its contents.
     """
 
     checkpoint_id: int
@@ -148,29 +148,29 @@ class CheckpointMetadata(msgspec.Struct, frozen=True):
     operators: tuple[OperatorState, ...]
     external_path: str | None = None
     ends_job: bool = False
-    #: The edges of the job by name, in the order of their numbers; records in flight belong to edges.
+    #: The names of the job's edges, in the order of their numbers; in-flight records belong to edges.
     edges: tuple[str, ...] = ()
-    #: The number of the job master that completed it (`storage.leadership`).
+    #: The number of the job master that completed the checkpoint (`storage.leadership`).
     job_master: int = 0
 
     def state_files(self) -> list[StateFile]:
-        """Every state file, inline ones included."""
+        """Return every state file, including inline ones."""
         files = [op.coordinator for op in self.operators if op.coordinator is not None]
         return files + [f for op in self.operators for state in op.subtasks.values() for f in state.state_files()]
 
     def as_savepoint(self, path: str) -> CheckpointMetadata:
-        """The same as a savepoint in a directory of its own."""
+        """Return a copy as a savepoint with its own directory."""
         return msgspec.structs.replace(self, is_savepoint=True, external_path=path)
 
     def without_event_time(self) -> CheckpointMetadata:
-        """The same without watermarks, so that event time begins again."""
+        """Return a copy without watermarks, so that event time starts over."""
         return msgspec.structs.replace(
             self, operators=tuple(msgspec.structs.replace(state, watermarks={}) for state in self.operators)
         )
 
     @property
     def is_drained(self) -> bool:
-        """Whether every operator had finished for good: nothing follows but commits."""
+        """Whether every operator had finished permanently, so that only commits remain."""
         return all(operator.fully_finished for operator in self.operators)
 
     @property
@@ -178,7 +178,7 @@ class CheckpointMetadata(msgspec.Struct, frozen=True):
         return sum(f.length for f in self.state_files())
 
     def with_files(self, replace: Callable[[StateFile], StateFile]) -> CheckpointMetadata:
-        """The same with every state file replaced, inline ones included."""
+        """Return a copy with every state file replaced, including inline ones."""
 
         def subtask(state: OperatorSubtaskState) -> OperatorSubtaskState:
             return OperatorSubtaskState(
@@ -208,12 +208,12 @@ class CheckpointMetadata(msgspec.Struct, frozen=True):
 
 
 def checksum(data: bytes) -> int:
-    """The checksum that metadata records for `data`."""
+    """Return the checksum that metadata records for `data`."""
     return xxhash.xxh3_64_intdigest(data)
 
 
 def check_file(file: StateFile, data: bytes) -> bytes:
-    """`data`, when length and checksum are as recorded; raises `CheckpointError` otherwise."""
+    """Return `data` if it has the recorded length and checksum; raises `CheckpointError` otherwise."""
     where = file.path or "inline state"
     if len(data) != file.length:
         raise CheckpointError(f"{where}: {file.length} bytes were written, but the file has {len(data)}")
@@ -227,17 +227,17 @@ _decoder = msgspec.msgpack.Decoder(CheckpointMetadata)
 
 
 def encode_metadata(metadata: CheckpointMetadata) -> bytes:
-    """The bytes of a `_metadata` file."""
+    """Return the bytes of a `_metadata` file."""
     body = _encoder.encode(metadata)
     return MAGIC + FORMAT_VERSION.to_bytes(2, "big") + body + checksum(body).to_bytes(_CHECKSUM_BYTES, "big")
 
 
 def decode_metadata(data: bytes, where: str) -> CheckpointMetadata:
-    """Read the bytes of a `_metadata` file.
+    """Decode the bytes of a `_metadata` file.
 
     Raises:
-        RevokedError: if the checkpoint was given up.
-        CheckpointError: if the bytes are not whole; it names `where`.
+        RevokedError: if the checkpoint was abandoned.
+        CheckpointError: if the bytes are damaged; the message names `where`.
     """
     if data == REVOKED:
         raise RevokedError(f"{where} says that the checkpoint was given up as it was written: no job begins from it")

@@ -1,4 +1,4 @@
-"""Directories of savepoints at paths that people choose: claimed by one job, emptied, given up (H1)."""
+"""Savepoint directories at user-chosen paths: claimed by one job, emptied, released (H1)."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from penstock.base.errors import CheckpointError
 from penstock.storage.files import create, delete_metadata, load_metadata
 from penstock.storage.metadata import METADATA_NAME, StateFile
 
-#: The file that says which job writes a savepoint at a path that a person chose.
+#: The file that names the job that writes a savepoint at a user-chosen path.
 CLAIM_NAME: Final = ".claim"
-#: The file that says which job begins from a savepoint or checkpoint and will delete it.
+#: The file that names the job that starts from a savepoint or checkpoint and will delete it.
 CLAIMED_NAME: Final = "_claimed"
 JOB_ID_CHARACTERS: Final = 32
 
 
 def is_taken(savepoint_path: str) -> bool:
-    """Whether there is anything at that path."""
+    """Return whether anything exists at the path."""
     fs, directory = fsspec.core.url_to_fs(savepoint_path)
     fs.invalidate_cache(directory)
     found: bool = fs.exists(directory)
@@ -29,19 +29,19 @@ def is_taken(savepoint_path: str) -> bool:
 
 
 def claim_savepoint(savepoint_path: str, owner: str) -> None:
-    """Claim a path for one job before anything is written there, so that another job cannot take it.
+    """Claim a path for one job before writing there, so that no other job can take it.
 
     Raises:
-        CheckpointError: if there is something at the path, or another job has claimed it.
+        CheckpointError: if something exists at the path, or another job has claimed it.
     """
     fs, directory = fsspec.core.url_to_fs(savepoint_path)
-    # Of two that see nothing there only one makes the file.
+    # Of two jobs that find the path empty, only one can create the file.
     if is_taken(savepoint_path) or not create(fs, directory, CLAIM_NAME, owner.encode()):
         raise CheckpointError(f"{savepoint_path} already exists; name a directory that does not exist")
 
 
 def release_savepoint(savepoint_path: str, owner: str) -> None:
-    """Release a claim; everything else there stays."""
+    """Release a claim; everything else stays."""
     fs, directory = fsspec.core.url_to_fs(savepoint_path)
     claim = posixpath.join(directory, CLAIM_NAME)
     with contextlib.suppress(FileNotFoundError):
@@ -53,10 +53,10 @@ def release_savepoint(savepoint_path: str, owner: str) -> None:
 
 
 def empty_savepoint(savepoint_path: str, owner: str, kept: Iterable[StateFile] | None = None) -> None:
-    """Delete what a job has left at a path that it has claimed, but for the claim, and `kept` with its metadata.
+    """Delete a job's files at a path that it has claimed, except the claim, and `kept` with its metadata.
 
     Raises:
-        CheckpointError: if the savepoint of another job is there; nothing is deleted then.
+        CheckpointError: if the path holds the savepoint of another job; nothing is deleted then.
     """
     check_savepoint_is_own(savepoint_path, owner)
     fs, directory = fsspec.core.url_to_fs(savepoint_path)
@@ -64,7 +64,7 @@ def empty_savepoint(savepoint_path: str, owner: str, kept: Iterable[StateFile] |
     if kept is not None:
         needed |= {METADATA_NAME, *(posixpath.basename(file.path) for file in kept if file.path is not None)}
     if METADATA_NAME not in needed:
-        delete_metadata(fs, directory)  # first, so that a half-deleted savepoint never looks whole
+        delete_metadata(fs, directory)  # first, so that a half-deleted savepoint never looks complete
     for path in sorted(fs.find(directory)):
         if posixpath.basename(path) not in needed:
             with contextlib.suppress(FileNotFoundError):
@@ -72,7 +72,7 @@ def empty_savepoint(savepoint_path: str, owner: str, kept: Iterable[StateFile] |
 
 
 def check_savepoint_is_own(savepoint_path: str, owner: str) -> None:
-    """Raise `CheckpointError` if the savepoint of another job is at a path."""
+    """Raise `CheckpointError` if the path holds the savepoint of another job."""
     fs, directory = fsspec.core.url_to_fs(savepoint_path)
     fs.invalidate_cache(directory)
     if fs.exists(posixpath.join(directory, METADATA_NAME)):
@@ -85,9 +85,9 @@ def check_savepoint_is_own(savepoint_path: str, owner: str) -> None:
 
 
 def check_or_claim_snapshot(snapshot_path: str, job_name: str, job_id: str, claims: bool) -> None:
-    """Let a job begin from a savepoint or checkpoint; one that `claims` it deletes it later.
+    """Let a job start from a savepoint or checkpoint; a job that `claims` it deletes it later.
 
-    A job that is started again has another id and the same name, and may begin from it again.
+    A restarted job has another id but the same name, and may start from it again.
 
     Raises:
         CheckpointError: if a job of another name has claimed it.
@@ -110,7 +110,7 @@ def check_or_claim_snapshot(snapshot_path: str, job_name: str, job_id: str, clai
 
 
 def discard_savepoint(savepoint_path: str) -> None:
-    """Delete what was written for a savepoint that did not complete; one that is whole stays."""
+    """Delete the files of an incomplete savepoint; a complete one stays."""
     fs, directory = fsspec.core.url_to_fs(savepoint_path)
     fs.invalidate_cache(directory)
     if fs.exists(directory) and not fs.exists(posixpath.join(directory, METADATA_NAME)):
@@ -118,13 +118,13 @@ def discard_savepoint(savepoint_path: str) -> None:
 
 
 def is_directory_of(savepoint_path: str, job_id: str) -> bool:
-    """Whether a savepoint's directory has a name that the job of an id makes for itself, as no other job does."""
+    """Return whether a savepoint's directory has a name that only this job generates."""
     name = posixpath.basename(savepoint_path.rstrip("/"))
     return len(job_id) == JOB_ID_CHARACTERS and name.startswith(f"savepoint-{job_id[:6]}-{job_id[6:12]}")
 
 
 def delete_directory(savepoint_path: str) -> None:
-    """Delete a directory that a job made for its savepoint, with everything in it, metadata first."""
+    """Delete a directory that a job created for its savepoint, with all its contents, metadata first."""
     fs, directory = fsspec.core.url_to_fs(savepoint_path)
     delete_metadata(fs, directory)
     if fs.exists(directory):

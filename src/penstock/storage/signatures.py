@@ -1,11 +1,12 @@
-"""Signed checkpoints and savepoints: a job takes nothing that others wrote into their directory.
+"""Signed checkpoints and savepoints: a job rejects files that others wrote into their directory.
 
-A restore unpickles state, which runs code that the state names, so a directory of checkpoints is as powerful as the
-program. With a key, metadata ends with an HMAC-SHA256 of itself, and each file begins with one of its content.
-Metadata names each file with length and checksum, so a file cannot be exchanged for another signed one. Without a key,
-nothing is checked, and signatures are passed over.
+A restore unpickles state, which runs code that the state names, so a checkpoint directory is as powerful as the
+program. With a key, metadata ends with an HMAC-SHA256 of itself, and each file begins with an HMAC-SHA256 of its
+content. Metadata lists the length and checksum of each file, so a file cannot be exchanged for another signed one.
+Without a key, signatures are ignored and nothing is checked.
 
-An older signed checkpoint in the place of a newer one is not noticed beyond its number and its job, which are signed.
+The checkpoint number and the job are signed. Beyond these, an older signed checkpoint in place of a newer one is not
+detected.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Final
 from penstock.base.errors import CheckpointError, ConfigurationError
 from penstock.base.options import SIGNING_KEY
 
-#: Begins a signed file, and ends signed metadata, before its signature.
+#: The markers before a signature: at the start of a signed file, and at the end of signed metadata.
 FILE_MARK: Final = b"PSTKSIG1"
 METADATA_MARK: Final = b"1GISKTSP"
 KEY_CHARACTERS_MIN: Final = 16
@@ -26,10 +27,10 @@ _MARK_BYTES: Final = 8
 
 
 def key_of(text: str | None) -> bytes | None:
-    """The key of an option's value.
+    """Return the key in an option's value.
 
     Raises:
-        ConfigurationError: if the key is short.
+        ConfigurationError: if the key is too short.
     """
     if text is None:
         return None
@@ -42,12 +43,12 @@ def key_of(text: str | None) -> bytes | None:
 
 
 def signed_file(data: bytes, key: bytes | None) -> bytes:
-    """The stored form of a state file: a signature, then its bytes."""
+    """Return the stored form of a state file: a signature, then its bytes."""
     return data if key is None else b"".join((FILE_MARK, _mac(key, FILE_MARK, data), data))
 
 
 def content_of_file(stored: bytes, key: bytes | None, where: str) -> bytes:
-    """The bytes of a state file as they were written; raises `CheckpointError` if the signature is not this key's."""
+    """Return the original bytes of a state file; raises `CheckpointError` unless the signature matches this key."""
     head = _MARK_BYTES + _MAC_BYTES
     is_signed = stored.startswith(FILE_MARK) and len(stored) >= head
     if key is None:
@@ -61,12 +62,12 @@ def content_of_file(stored: bytes, key: bytes | None, where: str) -> bytes:
 
 
 def signed_metadata(data: bytes, key: bytes | None) -> bytes:
-    """The stored form of metadata: its bytes, then their signature."""
+    """Return the stored form of metadata: its bytes, then their signature."""
     return data if key is None else b"".join((data, METADATA_MARK, _mac(key, METADATA_MARK, data)))
 
 
 def content_of_metadata(stored: bytes, key: bytes | None, where: str) -> bytes:
-    """The bytes of metadata as they were written; raises `CheckpointError` if the signature is not this key's."""
+    """Return the original bytes of metadata; raises `CheckpointError` unless the signature matches this key."""
     tail = _MARK_BYTES + _MAC_BYTES
     is_signed = len(stored) > tail and stored[-tail:-_MAC_BYTES] == METADATA_MARK
     if key is None:

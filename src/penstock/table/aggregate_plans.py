@@ -1,4 +1,4 @@
-"""Plans of the Table API with aggregate functions of the program: one row for each group, or any number of them."""
+"""Table API plans of `aggregate` and `flat_aggregate`: one row per group, or any number of rows."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from penstock.table.window import GroupWindow
 
 #: names of columns that only the next step sees
 _VALUE: Final = "$aggregate"
-#: what the only column of a function is called where nobody names it
+#: default name of the only column of a function
 _ONLY: Final = "f0"
 
 
 def selected_after(plans: Plans, plan: Node, fields: Sequence[object], method: str) -> Node:
-    """Columns of what a method gives. Raises `ValidationError` where they are aggregates."""
+    """Select columns from the result of a method. Raises `ValidationError` for aggregates."""
     calls = plans.calls()
     for field in map(operand_of, fields):
         if contains_aggregate(field._node, calls):
@@ -43,7 +43,7 @@ def selected_after(plans: Plans, plan: Node, fields: Sequence[object], method: s
 
 
 class Aggregated:
-    """What an aggregate function gives for groups of the rows of a plan, or for their groups in windows."""
+    """An aggregate function applied to groups of a plan's rows, or to their groups in windows."""
 
     def __init__(
         self, plans: Plans, plan: Node, keys: Sequence[Operand], function: object, window: GroupWindow | None
@@ -59,7 +59,7 @@ class Aggregated:
             raise ValidationError(f"Only an aggregate function can be used in the aggregate operator, not {self._call}")
 
     def select(self, fields: Sequence[object]) -> Node:
-        """These columns: of the keys, of the function, and parts of the window."""
+        """Select these columns: keys, columns of the function, and properties of the window."""
         parts: dict[str, Operand] = {}
         moved = [self._of_window(operand_of(field), parts) for field in fields]
         names = [_name_of(key) for key in self._keys]
@@ -72,7 +72,7 @@ class Aggregated:
         return selected_after(self._plans, self._taken_apart(found), moved, "aggregate")
 
     def _of_window(self, field: Operand, parts: dict[str, Operand]) -> Operand:
-        """A field with columns in place of the parts of the window, which are added to `parts`."""
+        """Replace the window properties in a field by columns, which are added to `parts`."""
 
         def change(node: syntax.Expression) -> Iterable[syntax.Expression] | None:
             if self._window is None or not isinstance(node, syntax.Call) or node.name not in WINDOW_PARTS:
@@ -88,7 +88,7 @@ class Aggregated:
         return Operand(node, names)
 
     def _taken_apart(self, plan: Node) -> Node:
-        """The columns of the function in place of its value."""
+        """Replace the value of the function by its columns."""
         (*others, value) = plan.schema.names
         kind = plan.schema[len(others)].type
         if not isinstance(kind, RowType):
@@ -104,7 +104,7 @@ class Aggregated:
 
 
 def flat_aggregated(plans: Plans, plan: Node, keys: Sequence[Operand], function: object) -> Node:
-    """The rows that a table aggregate function gives for groups: keys that have a name, and its columns."""
+    """Return the rows of a table aggregate function for each group: the keys, then the function's columns."""
     call = call_of(plan, function, "flat_aggregate")
     analyser = plans.scalars(plan)
     node = call._node
@@ -124,7 +124,7 @@ def flat_aggregated(plans: Plans, plan: Node, keys: Sequence[Operand], function:
     key_names = [_name_of(key) or f"$k{place}" for place, key in enumerate(keys)]
     before = project(plan, expressions, [*key_names, *(f"$f{place}" for place in range(len(made.operands)))])
     width = len(keys)
-    # A group has no one time.
+    # A group has no single event time.
     columns = [replace(before.schema[place], time=None) for place in range(width)]
     columns += [PlanColumn(name, one.data_type) for name, one in zip(names, user.result_type.fields, strict=True)]
     moved = replace(made, operands=tuple(before.schema.fields()[width:]))
@@ -134,14 +134,14 @@ def flat_aggregated(plans: Plans, plan: Node, keys: Sequence[Operand], function:
 
 
 def _name_of(key: Operand) -> str | None:
-    """What a key is called, if it has a name."""
+    """Return the name of a key, if it has one."""
     if key._names:
         return key._names[0]
     return key._node.path[-1] if isinstance(key._node, syntax.Reference) else None
 
 
 def _named(plan: Node, names: Sequence[str]) -> Node:
-    """The same columns under other names. Raises `ValidationError` where two have the same."""
+    """Rename the columns of a plan. Raises `ValidationError` for duplicate names."""
     again = sorted({name for name in names if list(names).count(name) > 1})
     if again:
         raise ValidationError(f"Ambiguous column name: {', '.join(again)}; name the columns of the function with alias")

@@ -1,4 +1,4 @@
-"""Which kinds of changes a changelog has."""
+"""The kinds of changes in a changelog."""
 
 from penstock.table.records.changelog_mode import ChangelogMode
 

@@ -1,4 +1,4 @@
-"""What a table environment knows by name: catalogs, databases, tables, views, functions."""
+"""The catalogs, databases, tables, views and functions of a table environment."""
 
 from __future__ import annotations
 
@@ -17,48 +17,48 @@ from penstock.table.user_functions.defining import define
 
 
 class CatalogMethods:
-    """The methods of `TableEnvironment` that list, make and drop what has a name. Paths are as SQL writes them."""
+    """The methods of `TableEnvironment` that list, create and drop named objects. Paths are written as in SQL."""
 
     _session: TableSession
 
     # --- catalogs and databases --------------------------------------------------------------------------------------
 
     def create_catalog(self, catalog_name: str, catalog_descriptor: CatalogDescriptor) -> None:
-        """Make a catalog; its option `type` says of which kind. Raises `ValidationError` for an unknown one."""
+        """Create a catalog of the kind in its option `type`; raise `ValidationError` for an unknown kind."""
         descriptor = CatalogDescriptor(catalog_name, catalog_descriptor.options, catalog_descriptor.comment)
         create_catalog(self._session, descriptor)
 
     def register_catalog(self, catalog_name: str, catalog: Catalog) -> None:
-        """Add a catalog that the program has made."""
+        """Register a catalog that the program has created."""
         self._session.manager.register_catalog(catalog_name, catalog)
 
     def get_catalog(self, catalog_name: str) -> Catalog | None:
-        """A catalog, or None where there is none of this name."""
+        """Return a catalog, or None if it does not exist."""
         manager = self._session.manager
         return manager.catalog(catalog_name) if catalog_name in manager.list_catalogs() else None
 
     def list_catalogs(self) -> list[str]:
-        """The names of all catalogs."""
+        """Return the names of all catalogs."""
         return self._session.manager.list_catalogs()
 
     def list_databases(self) -> list[str]:
-        """The names of the databases of the current catalog."""
+        """Return the names of the databases in the current catalog."""
         return self._current_catalog().list_databases()
 
     def get_current_catalog(self) -> str:
-        """The catalog in which names are looked up."""
+        """Return the name of the current catalog."""
         return self._session.manager.current_catalog
 
     def get_current_database(self) -> str:
-        """The database in which names are looked up."""
+        """Return the name of the current database."""
         return self._session.manager.current_database
 
     def use_catalog(self, catalog_name: str) -> None:
-        """Look names up in this catalog, in its default database."""
+        """Set the current catalog, and its default database as the current database."""
         self._session.manager.use_catalog(catalog_name)
 
     def use_database(self, database_name: str) -> None:
-        """Look names up in this database of the current catalog."""
+        """Set the current database within the current catalog."""
         self._session.manager.use_database(database_name)
 
     def _current_catalog(self) -> Catalog:
@@ -67,36 +67,36 @@ class CatalogMethods:
     # --- tables and views --------------------------------------------------------------------------------------------
 
     def list_tables(self) -> list[str]:
-        """The names of all tables and views of the current database, temporary ones too."""
+        """Return the names of all tables and views in the current database, including temporary ones."""
         return table_names(self._session, self._current_catalog(), self.get_current_database())
 
     def list_views(self) -> list[str]:
-        """The names of all views of the current database, temporary ones too."""
+        """Return the names of all views in the current database, including temporary ones."""
         return table_names(self._session, self._current_catalog(), self.get_current_database(), views=True)
 
     def list_temporary_tables(self) -> list[str]:
-        """The names of temporary tables and views of the current database."""
+        """Return the names of the temporary tables and views in the current database."""
         return self._session.manager.list_temporary()
 
     def list_temporary_views(self) -> list[str]:
-        """The names of temporary views of the current database."""
+        """Return the names of the temporary views in the current database."""
         return self._session.manager.list_temporary(views=True)
 
     def create_table(self, path: str, descriptor: TableDescriptor, ignoreIfExists: bool | None = False) -> bool:
-        """Make a table in a catalog. Returns whether it was not there before.
+        """Create a table in a catalog. Returns whether it did not exist before.
 
         Raises:
-            ValidationError: if there is one already, unless `ignoreIfExists` is set.
+            ValidationError: if it exists, unless `ignoreIfExists` is set.
         """
         return self._create(path, descriptor, False, bool(ignoreIfExists))
 
     def create_temporary_table(
         self, path: str, descriptor: TableDescriptor, ignoreIfExists: bool | None = False
     ) -> None:
-        """Make a table that hides others of its path, and is gone with the program.
+        """Create a temporary table, which hides others with its path and ends with the program.
 
         Raises:
-            ValidationError: if there is a temporary one already, unless `ignoreIfExists` is set.
+            ValidationError: if a temporary table has this path, unless `ignoreIfExists` is set.
         """
         self._create(path, descriptor, True, bool(ignoreIfExists))
 
@@ -110,74 +110,74 @@ class CatalogMethods:
         return not was_there
 
     def drop_table(self, table_path: str, ignore_if_not_exists: bool = True) -> bool:
-        """Drop a table of a catalog. Returns whether there was one."""
+        """Drop a table from its catalog. Returns whether it existed."""
         return self._session.manager.drop(parse_path(table_path), False, False, ignore_if_not_exists)
 
     def drop_view(self, view_path: str, ignore_if_not_exists: bool = True) -> bool:
-        """Drop a view of a catalog. Returns whether there was one."""
+        """Drop a view from its catalog. Returns whether it existed."""
         return self._session.manager.drop(parse_path(view_path), True, False, ignore_if_not_exists)
 
     def drop_temporary_table(self, table_path: str) -> bool:
-        """Drop a temporary table. Returns whether there was one."""
+        """Drop a temporary table. Returns whether it existed."""
         return self._session.manager.drop(parse_path(table_path), False, True, True)
 
     def drop_temporary_view(self, view_path: str) -> bool:
-        """Drop a temporary view. Returns whether there was one."""
+        """Drop a temporary view. Returns whether it existed."""
         return self._session.manager.drop(parse_path(view_path), True, True, True)
 
     # --- functions ---------------------------------------------------------------------------------------------------
 
     def list_functions(self) -> list[str]:
-        """The names of all functions, Flink's own too."""
+        """Return the names of all functions, including built-in ones."""
         return sorted({*self.list_user_defined_functions(), *built_in_functions()})
 
     def list_user_defined_functions(self) -> list[str]:
-        """The names of the functions of the program."""
+        """Return the names of the user-defined functions."""
         return user_functions(self._session, self.get_current_catalog(), self.get_current_database())
 
     def create_temporary_system_function(self, name: str, function: Any) -> None:
-        """Register a function under a name that all databases know, and that hides others.
+        """Register a function under a name that is visible in all databases and hides others.
 
         Raises:
-            TypeError: if it is not what `udf`, `udtf` and their like make.
-            ValidationError: if there is one of this name.
+            TypeError: if it was not created by `udf`, `udtf` or the like.
+            ValidationError: if the name is taken.
         """
         define(function, name)
         self._session.functions.add_system(name, function)
 
     def create_temporary_function(self, path: str, function: Any) -> None:
-        """Register a function of a database. A function of Flink of the same name hides it, unless its path is given.
+        """Register a function in a database. A built-in function of the same name hides it, unless its path is given.
 
         Raises:
-            TypeError: if it is not what `udf`, `udtf` and their like make.
-            ValidationError: if there is one of this path.
+            TypeError: if it was not created by `udf`, `udtf` or the like.
+            ValidationError: if the path is taken.
         """
         whole = self._session.manager.qualified(parse_path(path))
         define(function, whole[2])
         self._session.functions.add(whole, function)
 
     def create_java_temporary_system_function(self, name: str, function_class_name: str) -> None:
-        """Functions in Java do not run here: raises NotImplementedError."""
+        """Raise NotImplementedError: Java functions are not supported."""
         raise _no_java(name, function_class_name)
 
     def create_java_temporary_function(self, path: str, function_class_name: str) -> None:
-        """Functions in Java do not run here: raises NotImplementedError."""
+        """Raise NotImplementedError: Java functions are not supported."""
         raise _no_java(path, function_class_name)
 
     def create_java_function(self, path: str, function_class_name: str, ignore_if_exists: bool | None = None) -> None:
-        """Functions in Java do not run here: raises NotImplementedError."""
+        """Raise NotImplementedError: Java functions are not supported."""
         raise _no_java(path, function_class_name)
 
     def drop_temporary_system_function(self, name: str) -> bool:
-        """Drop a temporary system function. Returns whether there was one."""
+        """Drop a temporary system function. Returns whether it existed."""
         return self._session.functions.drop_system(name, if_exists=True)
 
     def drop_temporary_function(self, path: str) -> bool:
-        """Drop a temporary function of a database. Returns whether there was one."""
+        """Drop a temporary function from its database. Returns whether it existed."""
         return self._session.functions.drop(self._session.manager.qualified(parse_path(path)), if_exists=True)
 
     def drop_function(self, path: str) -> bool:
-        """Drop a function of a catalog. Returns whether there was one."""
+        """Drop a function from its catalog. Returns whether it existed."""
         return drop_from_catalog(self._session, self._session.manager.qualified(parse_path(path)), True)
 
 

@@ -1,4 +1,4 @@
-"""`EnvironmentSettings`: what a table environment is made with."""
+"""`EnvironmentSettings`: the settings of a table environment."""
 
 from __future__ import annotations
 
@@ -10,44 +10,44 @@ __all__ = ["EnvironmentSettings"]
 
 
 class EnvironmentSettings:
-    """What a table environment is made with: stream or batch, options, and the names of the first catalog."""
+    """The settings of a table environment: streaming or batch, options, and the built-in catalog and database."""
 
     def __init__(self, configuration: Configuration) -> None:
         self._configuration = Configuration(configuration)
 
     @staticmethod
     def new_instance() -> EnvironmentSettings.Builder:
-        """A builder; without more, queries run as streams."""
+        """Return a builder; by default, queries run in streaming mode."""
         return EnvironmentSettings.Builder()
 
     @staticmethod
     def in_streaming_mode() -> EnvironmentSettings:
-        """Queries run as streams."""
+        """Return settings that run queries in streaming mode."""
         return EnvironmentSettings.new_instance().in_streaming_mode().build()
 
     @staticmethod
     def in_batch_mode() -> EnvironmentSettings:
-        """Queries run as batches, over bounded tables."""
+        """Return settings that run queries in batch mode, over bounded tables."""
         return EnvironmentSettings.new_instance().in_batch_mode().build()
 
     def is_streaming_mode(self) -> bool:
-        """Whether queries run as streams."""
+        """Return whether queries run in streaming mode."""
         return self._configuration.read(RUNTIME_MODE) != "BATCH"
 
     def get_built_in_catalog_name(self) -> str:
-        """The name of the catalog that is there from the beginning."""
+        """Return the name of the built-in catalog."""
         return self._configuration.read(BUILT_IN_CATALOG)
 
     def get_built_in_database_name(self) -> str:
-        """The name of the database that is there from the beginning."""
+        """Return the name of the built-in database."""
         return self._configuration.read(BUILT_IN_DATABASE)
 
     def get_configuration(self) -> Configuration:
-        """The options."""
+        """Return the options."""
         return self._configuration
 
     class Builder:
-        """Collects settings. All methods but `build` give the builder itself."""
+        """Collects settings. All methods except `build` return the builder itself."""
 
         def __init__(self) -> None:
             self._configuration = Configuration()
@@ -58,25 +58,25 @@ class EnvironmentSettings:
             return self
 
         def in_batch_mode(self) -> EnvironmentSettings.Builder:
-            """Queries run as batches."""
+            """Run queries in batch mode."""
             self._configuration.write(RUNTIME_MODE, "BATCH")
             return self
 
         def in_streaming_mode(self) -> EnvironmentSettings.Builder:
-            """Queries run as streams."""
+            """Run queries in streaming mode."""
             self._configuration.write(RUNTIME_MODE, "STREAMING")
             return self
 
         def with_built_in_catalog_name(self, built_in_catalog_name: str) -> EnvironmentSettings.Builder:
-            """Name the catalog that is there from the beginning; `default_catalog` otherwise."""
+            """Set the name of the built-in catalog; the default is `default_catalog`."""
             self._configuration.write(BUILT_IN_CATALOG, built_in_catalog_name)
             return self
 
         def with_built_in_database_name(self, built_in_database_name: str) -> EnvironmentSettings.Builder:
-            """Name the database that is there from the beginning; `default_database` otherwise."""
+            """Set the name of the built-in database; the default is `default_database`."""
             self._configuration.write(BUILT_IN_DATABASE, built_in_database_name)
             return self
 
         def build(self) -> EnvironmentSettings:
-            """The settings."""
+            """Return the settings."""
             return EnvironmentSettings(self._configuration)

@@ -1,4 +1,4 @@
-"""`ExplainDetail`: what EXPLAIN shows besides the plans."""
+"""`ExplainDetail`: optional parts of EXPLAIN output."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ __all__ = ["ExplainDetail"]
 
 
 class ExplainDetail(Enum):
-    """What EXPLAIN shows besides the plans."""
+    """The parts that EXPLAIN shows besides the plans."""
 
-    #: how many rows each step is thought to have
+    #: the estimated number of rows of each step
     ESTIMATED_COST = 0
-    #: which kinds of changes each step gives: inserts (I), updates (UB, UA), deletes (D)
+    #: the kinds of changes that each step emits: inserts (I), updates (UB, UA), deletes (D)
     CHANGELOG_MODE = 1
     #: the operators of the job, as JSON
     JSON_EXECUTION_PLAN = 2
-    #: what may be wrong with the plan
+    #: possible problems of the plan
     PLAN_ADVICE = 3

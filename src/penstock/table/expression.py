@@ -1,7 +1,7 @@
-"""Expressions of the Table API: what `col`, `lit` and their methods make.
+"""Expressions of the Table API, created by `col`, `lit` and their methods.
 
-An expression holds a node of SQL's syntax. So the Table API and SQL share what gives names and calls their meaning. The
-methods are in `penstock.table.methods`, in files by subject.
+An expression wraps a node of SQL's syntax, so the Table API and SQL resolve names and calls in the same way. The
+methods are in `penstock.table.methods`, one file per subject.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ __all__ = [
 
 
 class Expression(Operators, Aggregates, Numbers, Texts, Encodings, Times, Collections, Json, Bitmaps):
-    """A column, a literal, or what functions and operators make of them. Made by `penstock.table.expressions`.
+    """A column, a literal, or the result of functions and operators. Created by `penstock.table.expressions`.
 
-    Where a method takes a value, it takes another expression too. An attribute that is no method is a field of a row:
+    Methods accept expressions wherever they accept values. An attribute that is not a method is a field of a row:
     `col("place").city`.
     """
 
@@ -58,19 +58,19 @@ class Expression(Operators, Aggregates, Numbers, Texts, Encodings, Times, Collec
         return self.get(name)
 
     def alias(self, name: str, *extra_names: str) -> Expression:
-        """The expression under a name, which the column gets; a table function may take several."""
+        """Name the expression and its column; a table function may have several names."""
         return Expression(self._node, (name, *extra_names), self._is_descending)
 
     @property
     def asc(self) -> Expression:
-        """For `order_by`: from the least to the greatest."""
+        """For `order_by`: in ascending order."""
         return Expression(self._node, self._names, False)
 
     @property
     def desc(self) -> Expression:
-        """For `order_by`: from the greatest to the least."""
+        """For `order_by`: in descending order."""
         return Expression(self._node, self._names, True)
 
     def as_argument(self, name: str) -> Expression:
-        """The expression as an argument that a function knows by its name."""
+        """Pass the expression as the function's argument with this name."""
         return Expression(syntax.NamedArgument(name, self._node))

@@ -1,4 +1,4 @@
-"""Functions that make expressions of the Table API: columns, literals, calls, and what belongs to no single value."""
+"""Functions that create Table API expressions: columns, literals, calls, and functions that are not methods."""
 
 from __future__ import annotations
 
@@ -103,22 +103,22 @@ __all__ = [
 
 
 def col(name: str) -> Expression:
-    """The column of this name; `*` for all of them."""
+    """Return the column with this name; `*` for all columns."""
     return with_all_columns() if name == "*" else Expression(syntax.Reference((name,)))
 
 
 def lit(v: object, data_type: DataType | None = None) -> Expression:
-    """A value as a literal, of the type that it is given, else of the one that follows from the value."""
+    """Return a value as a literal, of the given type or else of the type derived from the value."""
     return Expression(literal_of(v, data_type))
 
 
 def null_of(data_type: DataType) -> Expression:
-    """NULL of a type."""
+    """Return a NULL of a type."""
     return Expression(literal_of(None, data_type))
 
 
 def call(f: str | UserDefinedFunctionWrapper, *args: object) -> Expression:
-    """A call of a function: of SQL or registered, by its name, or one that `udf` or `udtf` made."""
+    """Call a function: a built-in or registered one by its name, or one created by `udf` or `udtf`."""
     if not isinstance(f, str):
         return wrapper_of(f)(*args)
     path = tuple(f.split("."))
@@ -127,12 +127,12 @@ def call(f: str | UserDefinedFunctionWrapper, *args: object) -> Expression:
 
 
 def call_sql(sql_expression: str) -> Expression:
-    """An expression as SQL writes it. Raises `SqlParserError`."""
+    """Parse an SQL expression. Raises `SqlParserError`."""
     return Expression(by_sql(expression_of(sql_expression)))
 
 
 def descriptor(*column_names: str) -> Expression:
-    """Names of columns, as an argument of a function."""
+    """Return column names as a function argument."""
     return Expression(syntax.DescriptorArgument(tuple((name,) for name in column_names)))
 
 
@@ -140,22 +140,22 @@ def descriptor(*column_names: str) -> Expression:
 
 
 def with_all_columns() -> Expression:
-    """All columns."""
+    """Return all columns."""
     return Expression(syntax.Star())
 
 
 def range_(start: str | int, end: str | int) -> Expression:
-    """The columns from one to another, both included, by their names or their places from 1."""
+    """Return the columns from one to another, inclusive, by their names or by their positions from 1."""
     return Expression(syntax.Call("$RANGE", (_column(start), _column(end))))
 
 
 def with_columns(head: object, *tails: object) -> Expression:
-    """These columns: by name or place, or ranges of them."""
+    """Return these columns, given by name, position or range."""
     return Expression(syntax.Call("$WITH_COLUMNS", tuple(map(_column, (head, *tails)))))
 
 
 def without_columns(head: object, *tails: object) -> Expression:
-    """All columns but these."""
+    """Return all columns except these."""
     return Expression(syntax.Call("$WITHOUT_COLUMNS", tuple(map(_column, (head, *tails)))))
 
 
@@ -167,12 +167,12 @@ def _column(column: object) -> syntax.Expression:
 
 
 def and_(predicate0: object, predicate1: object, *predicates: object) -> Expression:
-    """Whether all conditions are true."""
+    """Return whether all conditions are true."""
     return _chained("AND", (predicate0, predicate1, *predicates))
 
 
 def or_(predicate0: object, predicate1: object, *predicates: object) -> Expression:
-    """Whether at least one condition is true."""
+    """Return whether at least one condition is true."""
     return _chained("OR", (predicate0, predicate1, *predicates))
 
 
@@ -181,17 +181,17 @@ def _chained(operator: str, operands: tuple[object, ...]) -> Expression:
 
 
 def not_(expression: object) -> Expression:
-    """Whether a condition is false."""
+    """Return whether a condition is false."""
     return Expression(syntax.Call("NOT", (node_of(expression),)))
 
 
 def if_then_else(condition: object, if_true: object, if_false: object) -> Expression:
-    """The first value where a condition is true, else the second one."""
+    """Return the first value if a condition is true, else the second one."""
     return Expression(node_of(condition)).then(if_true, if_false)
 
 
 def coalesce(*args: object) -> Expression:
-    """The first value that is not NULL."""
+    """Return the first value that is not NULL."""
     return Expression(call_of("COALESCE", *args))
 
 
@@ -199,57 +199,57 @@ def coalesce(*args: object) -> Expression:
 
 
 def pi() -> Expression:
-    """The number pi."""
+    """Return the number pi."""
     return made("PI")
 
 
 def e() -> Expression:
-    """The number e."""
+    """Return the number e."""
     return made("E")
 
 
 def rand(seed: object | None = None) -> Expression:
-    """A random number from 0 on and below 1."""
+    """Return a random number from 0 (inclusive) to 1 (exclusive)."""
     return made("RAND", seed)
 
 
 def rand_integer(bound: object, seed: object | None = None) -> Expression:
-    """A random whole number from 0 on and below a bound."""
+    """Return a random integer from 0 (inclusive) to a bound (exclusive)."""
     return made("RAND_INTEGER", seed, bound)
 
 
 def atan2(y: object, x: object) -> Expression:
-    """The angle in radians of the point at `x` and `y`."""
+    """Return the angle in radians of the point at `x` and `y`."""
     return made("ATAN2", y, x)
 
 
 def negative(v: object) -> Expression:
-    """The number with the other sign."""
+    """Return the number with the opposite sign."""
     return -Expression(node_of(v))
 
 
 def log(v: object, base: object | None = None) -> Expression:
-    """The logarithm of `v` to a base, which is e unless it is given."""
+    """Return the logarithm of `v` to a base, which defaults to e."""
     return made("LOG", base, v)
 
 
 def concat(first: object, *others: object) -> Expression:
-    """One text of all."""
+    """Concatenate texts."""
     return Expression(call_of("CONCAT", first, *others))
 
 
 def concat_ws(separator: object, first: object, *others: object) -> Expression:
-    """One text of all, with a separator in between."""
+    """Concatenate texts with a separator between them."""
     return Expression(call_of("CONCAT_WS", separator, first, *others))
 
 
 def uuid() -> Expression:
-    """A random UUID as text."""
+    """Return a random UUID as text."""
     return made("UUID")
 
 
 def current_database() -> Expression:
-    """The name of the current database."""
+    """Return the name of the current database."""
     return made("CURRENT_DATABASE")
 
 
@@ -257,27 +257,27 @@ def current_database() -> Expression:
 
 
 def row(head: object, *tail: object) -> Expression:
-    """A row of these values. Its fields are `f0`, `f1` and so on; in SQL those of ROW(…) are `EXPR$0`, `EXPR$1`."""
+    """Return a row of these values, with fields `f0`, `f1` and so on; SQL's ROW(…) has `EXPR$0`, `EXPR$1`."""
     return Expression(syntax.numbered_row(map(node_of, (head, *tail))))
 
 
 def array(head: object, *tail: object) -> Expression:
-    """An array of these elements."""
+    """Return an array of these elements."""
     return Expression(syntax.Collection("ARRAY", tuple(map(node_of, (head, *tail)))))
 
 
 def map_(key: object, value: object, *tail: object) -> Expression:
-    """A map of keys and values by turns."""
+    """Return a map of alternating keys and values."""
     return Expression(syntax.Collection("MAP", tuple(map(node_of, (key, value, *tail)))))
 
 
 def map_from_arrays(key: object, value: object) -> Expression:
-    """A map of an array of keys and one of values."""
+    """Return a map from an array of keys and an array of values."""
     return made("MAP_FROM_ARRAYS", key, value)
 
 
 def object_of(class_name: str, *args: object) -> Expression:
-    """An object of a class, with names and values of its fields by turns."""
+    """Return an object of a class, from alternating names and values of its fields."""
     return Expression(call_of("OBJECT_OF", class_name, *args))
 
 
@@ -285,9 +285,9 @@ def object_of(class_name: str, *args: object) -> Expression:
 
 
 def json(value: object) -> Expression:
-    """A text that is JSON already, as a value of a JSON object or array.
+    """Return a text that is already JSON, as a value of a JSON object or array.
 
-    It has the functions of the module `json`, too: `from penstock.table.expressions import *` hides the module.
+    It also has the functions of the module `json`, which `from penstock.table.expressions import *` hides.
     """
     return made("JSON", value)
 
@@ -296,27 +296,27 @@ vars(json).update({name: getattr(json_module, name) for name in json_module.__al
 
 
 def json_string(value: object) -> Expression:
-    """Any value as JSON."""
+    """Return any value as JSON."""
     return Expression(call_of("JSON_STRING", value))
 
 
 def json_object(on_null: JsonOnNull = JsonOnNull.NULL, *args: object) -> Expression:
-    """A JSON object of keys and values by turns."""
+    """Return a JSON object of alternating keys and values."""
     return Expression(call_of("JSON_OBJECT", *args, options=_on_null(on_null)))
 
 
 def json_array(on_null: JsonOnNull = JsonOnNull.ABSENT, *args: object) -> Expression:
-    """A JSON array of values."""
+    """Return a JSON array of values."""
     return Expression(call_of("JSON_ARRAY", *args, options=_on_null(on_null)))
 
 
 def json_object_agg(on_null: JsonOnNull, key_expr: object, value_expr: object) -> Expression:
-    """A JSON object of a key and a value of each row."""
+    """Return a JSON object of one key and value per row."""
     return Expression(call_of("JSON_OBJECTAGG", key_expr, value_expr, options=_on_null(on_null)))
 
 
 def json_array_agg(on_null: JsonOnNull, item_expr: object) -> Expression:
-    """A JSON array of a value of each row."""
+    """Return a JSON array of one value per row."""
     return Expression(call_of("JSON_ARRAYAGG", item_expr, options=_on_null(on_null)))
 
 
@@ -330,23 +330,23 @@ def _on_null(on_null: JsonOnNull) -> tuple[str]:
 
 
 def lag(expr: object, offset: object = 1, default: object | None = None) -> Expression:
-    """The value of the row that is `offset` rows before; the default, or NULL, where there is none."""
+    """Return the value `offset` rows earlier; the default, or NULL, if that row does not exist."""
     return made("LAG", expr, offset, default)
 
 
 def lead(expr: object, offset: object = 1, default: object | None = None) -> Expression:
-    """The value of the row that is `offset` rows after; the default, or NULL, where there is none."""
+    """Return the value `offset` rows later; the default, or NULL, if that row does not exist."""
     return made("LEAD", expr, offset, default)
 
 
 def row_interval(rows: int) -> Expression:
-    """A number of rows, for the size of a window."""
+    """Return a number of rows, for the size of a window."""
     return Expression(syntax.Call("$ROWS", (literal_of(rows),)))
 
 
-#: the end of a window of rows at the current row
+#: ends a window of rows at the current row
 CURRENT_ROW: Final = Expression(syntax.Unit("CURRENT ROW"))
-#: the end of a window of time at the current row and those of its time
+#: ends a window of time at the current row and the rows with the same time
 CURRENT_RANGE: Final = Expression(syntax.Unit("CURRENT RANGE"))
 #: a window of rows without an end
 UNBOUNDED_ROW: Final = Expression(syntax.Unit("UNBOUNDED ROW"))

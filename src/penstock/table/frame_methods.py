@@ -1,4 +1,4 @@
-"""Tables of data that is there: pandas, Arrow, Polars and Spark. Methods of `TableEnvironment`."""
+"""`TableEnvironment` methods that create tables from pandas, Arrow, Polars and Spark data."""
 
 from __future__ import annotations
 
@@ -20,36 +20,36 @@ from penstock.table.table import Table
 
 
 class FrameMethods:
-    """See the module's text."""
+    """See the module docstring."""
 
     _session: TableSession
     _table: Callable[[Node], Table]
 
     def from_pandas(self, pdf: Any, schema: RowsSchema = None, splits_num: int = 1) -> Table:
-        """A table of the rows of a pandas data frame.
+        """Create a table from the rows of a pandas data frame.
 
         Args:
-            pdf: the data frame. Its index is left out.
-            schema: a ROW, names or types of the columns; None for those of the data frame.
-            splits_num: into how many parts the rows are cut when they are read in parallel. It does not change the
-                result, and Penstock cuts as it needs.
+            pdf: the data frame. Its index is ignored.
+            schema: a ROW, or the names or types of the columns; None for the columns of the data frame.
+            splits_num: the number of splits for parallel reading. It does not change the result, and Penstock splits
+                the rows as needed.
 
         Raises:
-            TypeError: if it is no data frame, or a column cannot be read as its type.
+            TypeError: if `pdf` is not a data frame, or a column cannot be read as its type.
         """
         if not hasattr(pdf, "columns") or not hasattr(pdf, "index"):
             raise WrongTypeError(f"Unsupported type, expected pandas.DataFrame, got {type(pdf)}")
         return self._table(rows_of_pandas(pdf, schema))
 
     def from_arrow(self, data: pa.Table | pa.RecordBatch, schema: RowsSchema = None) -> Table:
-        """A table of the rows of an Arrow table or record batch.
+        """Create a table from the rows of an Arrow table or record batch.
 
         Args:
             data: the rows.
-            schema: a ROW, names or types of the columns; None for those of the data.
+            schema: a ROW, or the names or types of the columns; None for the columns of the data.
 
         Raises:
-            TypeError: if it is neither, or a column cannot be read as its type.
+            TypeError: if `data` is neither, or a column cannot be read as its type.
         """
         if isinstance(data, pa.RecordBatch):
             data = pa.Table.from_batches([data])
@@ -58,14 +58,14 @@ class FrameMethods:
         return self._table(rows_of_arrow(data, schema, "Arrow table"))
 
     def from_polars(self, frame: Any, schema: RowsSchema = None) -> Table:
-        """A table of the rows of a Polars data frame; a lazy one is collected.
+        """Create a table from the rows of a Polars data frame; a lazy one is collected.
 
         Args:
             frame: a `polars.DataFrame` or a `LazyFrame`.
-            schema: a ROW, names or types of the columns; None for those of the data frame.
+            schema: a ROW, or the names or types of the columns; None for the columns of the data frame.
 
         Raises:
-            TypeError: if it is no data frame of Polars, or a column cannot be read as its type.
+            TypeError: if `frame` is not a Polars data frame, or a column cannot be read as its type.
         """
         collected = frame.collect() if hasattr(frame, "collect") else frame
         if not hasattr(collected, "to_arrow"):
@@ -73,17 +73,17 @@ class FrameMethods:
         return self._table(rows_of_arrow(collected.to_arrow(), schema, "data frame"))
 
     def from_dataframe(self, df: Any, schema: Schema | None = None) -> Table:
-        """A table of the rows of a Spark data frame, or of those that arrive in a streaming one.
+        """Create a table from the rows of a Spark data frame, or from the rows that arrive in a streaming one.
 
-        The frame is read as `StreamExecutionEnvironment.from_dataframe` reads it.
+        The frame is read as in `StreamExecutionEnvironment.from_dataframe`.
 
         Args:
             df: the data frame.
             schema: further columns, other types, a watermark; None for the columns of the data frame.
 
         Raises:
-            TypeError: if it is no data frame of Spark.
-            ValidationError: for a column that the data frame has not.
+            TypeError: if `df` is not a Spark data frame.
+            ValidationError: for a column that the data frame lacks.
         """
         if not hasattr(df, "isStreaming"):
             raise WrongTypeError(f"from_dataframe takes a data frame of Spark, not {type(df)}")

@@ -1,4 +1,4 @@
-"""Rows of a result as a data frame of pandas or Polars, or as an Arrow table."""
+"""Converts the rows of a result to a pandas or Polars data frame, or to an Arrow table."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
 
 def frame_of(changes: Iterable[ChangelogRow], schema: RowSchema, zone: datetime.tzinfo) -> pandas.DataFrame:
-    """The rows that are left when all changes are made, as a data frame of pandas.
+    """Return the rows that remain after all changes, as a pandas data frame.
 
     Args:
-        changes: rows with values as tables hold them (`penstock.table.data.values`).
+        changes: rows with internal values (`penstock.table.data.values`).
         schema: the columns.
-        zone: the session's time zone, which columns of TIMESTAMP_LTZ get.
+        zone: the session time zone, which TIMESTAMP_LTZ columns get.
 
     Raises:
         UnsupportedError: if pandas is not installed.
@@ -48,7 +48,7 @@ def frame_of(changes: Iterable[ChangelogRow], schema: RowSchema, zone: datetime.
 
 
 def arrow_of(changes: Iterable[ChangelogRow], schema: RowSchema, zone: datetime.tzinfo) -> pa.Table:
-    """The rows that are left when all changes are made, as an Arrow table. See `frame_of`."""
+    """Return the rows that remain after all changes, as an Arrow table. See `frame_of`."""
     kept = _kept(changes, schema)
     columns = [_column([row[index] for row in kept], column, zone) for index, column in enumerate(schema)]
     fields = [
@@ -59,7 +59,7 @@ def arrow_of(changes: Iterable[ChangelogRow], schema: RowSchema, zone: datetime.
 
 
 def polars_of(table: pa.Table) -> Any:
-    """The rows of an Arrow table. Raises `UnsupportedError` where Polars is not installed."""
+    """Return an Arrow table as a Polars data frame; raise `UnsupportedError` if Polars is not installed."""
     try:
         polars = import_module("polars")
     except ImportError as error:
@@ -68,7 +68,7 @@ def polars_of(table: pa.Table) -> Any:
 
 
 def _kept(changes: Iterable[ChangelogRow], schema: RowSchema) -> list[tuple[Any, ...]]:
-    """The remaining rows, in order of arrival. A retraction removes the last row that equals it."""
+    """Return the remaining rows, in order of arrival. A retraction removes the last row that equals it."""
     kept: dict[int, tuple[Any, ...]] = {}
     places: dict[Any, list[int]] = {}
     key_of = _keys(schema)
@@ -83,7 +83,7 @@ def _kept(changes: Iterable[ChangelogRow], schema: RowSchema) -> list[tuple[Any,
 
 
 def _keys(schema: RowSchema) -> Callable[[tuple[Any, ...]], Any]:
-    """A function that makes a dictionary key of a row: equal rows have one key."""
+    """Return a function that maps a row to a dictionary key, which equal rows share."""
     canonical = canonicalizer_of(arrow_type(RowType([RowField(column.name, column.type) for column in schema])))
     assert canonical is not None  # rows have a canonical form
     is_hashable = not any(isinstance(column.type, RawType | VariantType) for column in schema)
@@ -91,7 +91,7 @@ def _keys(schema: RowSchema) -> Callable[[tuple[Any, ...]], Any]:
 
 
 def _hashable(values: Any) -> Any:
-    """Python objects without a hash are compared by their texts."""
+    """Return a hashable form of values: Python objects without a hash are compared by their `repr`."""
     try:
         hash(values)
     except TypeError:
@@ -100,7 +100,7 @@ def _hashable(values: Any) -> Any:
 
 
 def _column(values: list[Any], column: PlanColumn, zone: datetime.tzinfo) -> pa.Array:
-    """A column with moments in a time zone. Arrow keeps them in UTC, so no value changes."""
+    """Return a column with instants in a time zone. Arrow stores them in UTC, so no value changes."""
     found = column_of(values, column.type)
     try:
         return exact_cast(found, _in_zone(plain_type(found.type), zone_name(zone)))
@@ -109,7 +109,7 @@ def _column(values: list[Any], column: PlanColumn, zone: datetime.tzinfo) -> pa.
 
 
 def _in_zone(kind: pa.DataType, zone: str) -> pa.DataType:
-    """An Arrow type with this time zone instead of UTC, also inside of lists, maps and structs."""
+    """Return an Arrow type with this time zone instead of UTC, also inside lists, maps and structs."""
     if pa.types.is_timestamp(kind):
         return kind if kind.tz is None else pa.timestamp(kind.unit, zone)
     if pa.types.is_map(kind):
@@ -122,7 +122,7 @@ def _in_zone(kind: pa.DataType, zone: str) -> pa.DataType:
 
 
 def _series(values: list[Any], column: PlanColumn, zone: datetime.tzinfo) -> Any:
-    """A column as Arrow gives it to pandas; as plain objects where Arrow has no form for the values."""
+    """Convert a column to pandas through Arrow, or to plain objects if Arrow cannot represent the values."""
     import pandas
 
     if _has_objects(column.type):
@@ -136,5 +136,5 @@ def _series(values: list[Any], column: PlanColumn, zone: datetime.tzinfo) -> Any
 
 
 def _has_objects(data_type: DataType) -> bool:
-    """Whether pandas gets Python objects: rows, variants and objects of user code."""
+    """Return whether pandas gets Python objects: rows, variants and objects of user code."""
     return isinstance(data_type, RowType | RawType | VariantType) or any(map(_has_objects, data_type.children()))

@@ -1,4 +1,4 @@
-"""Plans of the Table API with functions of the program: one row for each row, or any number of them."""
+"""Plans of the Table API with user-defined functions: one row per row, or any number of rows."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SCALAR: Final = (FunctionKind.SCALAR, FunctionKind.ASYNC_SCALAR)
 
 
 def call_of(plan: Node, function: object, what: str) -> Operand:
-    """A call of a function; of one that is given alone, with the whole row as its operand."""
+    """Return a call of a function; a function given without operands is called with the whole row."""
     if isinstance(function, UserDefinedFunctionWrapper):
         names = tuple(plan.schema.names)
         row = syntax.RowValue(tuple(syntax.Reference((name,)) for name in names), names)
@@ -32,7 +32,7 @@ def call_of(plan: Node, function: object, what: str) -> Operand:
 
 
 def mapped(plans: Plans, plan: Node, function: object) -> Node:
-    """What a scalar function gives for each row."""
+    """Plan `map`: the result of a scalar function for each row."""
     call = call_of(plan, function, "map")
     if isinstance(call._node, InlineCall) and call._node.user.kind not in _SCALAR:
         raise ValidationError("Only a scalar function can be used in the map operator.")
@@ -49,7 +49,7 @@ def mapped(plans: Plans, plan: Node, function: object) -> Node:
 
 
 def flat_mapped(plans: Plans, plan: Node, function: object) -> Node:
-    """The rows that a table function gives for each row."""
+    """Plan `flat_map`: the rows that a table function returns for each row."""
     call = call_of(plan, function, "flat_map")
     found = _correlated(plans, plan, call, "INNER", None)
     width = len(plan.schema)
@@ -57,7 +57,7 @@ def flat_mapped(plans: Plans, plan: Node, function: object) -> Node:
 
 
 def lateral(plans: Plans, plan: Node, function: object, join_type: str, condition: object | None) -> Node:
-    """Each row with those that a table function gives for it."""
+    """Join each row with the rows that a table function returns for it."""
     found = _correlated(plans, plan, call_of(plan, function, "join_lateral"), join_type, condition)
     names, width = found.schema.names, len(plan.schema)
     both = sorted(set(names[:width]) & set(names[width:]))

@@ -1,4 +1,4 @@
-"""Tables between two steps: rows in groups or windows, of which `select` makes a table again."""
+"""Intermediate tables of grouped or windowed rows. `select` returns a table again."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from penstock.table.window import GroupWindow, OverWindow
 
 
 class Selectable(Protocol):
-    """What these steps need of a table."""
+    """The part of a table that these classes use."""
 
     _plan: Node
 
@@ -26,49 +26,49 @@ class Selectable(Protocol):
     def _with(self, plan: Node) -> Self: ...
 
     def select(self, *fields: object) -> Self:
-        """The columns of a table."""
+        """Select columns of the table."""
 
 
 TableT = TypeVar("TableT", bound=Selectable)
 
 
 class GroupedTable(Generic[TableT]):
-    """A table whose rows are in groups. Made by `group_by`."""
+    """A table with grouped rows. Created by `group_by`."""
 
     def __init__(self, table: TableT, keys: Sequence[object]) -> None:
         self._table = table
         self._keys = expanded(keys, table._plan.schema.names)
 
     def select(self, *fields: object) -> TableT:
-        """A row for each group: what is grouped by, and aggregates."""
+        """Select grouping keys and aggregates, one row per group."""
         table = self._table
         return table._with(table._plans.grouped(table._plan, self._keys, fields))
 
     def aggregate(self, func: Any) -> AggregatedTable[TableT]:
-        """A row for each group, of an aggregate function of the program. A ROW is taken apart into columns.
+        """Apply a user-defined aggregate function, one row per group. A ROW result is expanded to columns.
 
-        `func`: a call such as `f(col("a")).alias("x", "y")`, or a function alone, which gets the whole row: a `Row`, or
-        with `func_type="pandas"` a data frame of all rows.
+        `func`: a call such as `f(col("a")).alias("x", "y")`, or a function alone, which receives the whole row: a
+        `Row`, or with `func_type="pandas"` a data frame of all rows.
         """
         return AggregatedTable(self._table, self._keys, func)
 
     def flat_aggregate(self, func: Any) -> FlatAggregateTable[TableT]:
-        """Any number of rows for each group, of a table aggregate function of the program. `func`: as in `aggregate`.
+        """Apply a user-defined table aggregate function, any number of rows per group. `func`: as in `aggregate`.
 
-        When the rows of a group change, all that were sent are taken back, and the new ones are sent.
+        When the rows of a group change, all emitted rows are retracted and the new ones are emitted.
         """
         return FlatAggregateTable(self._table, self._keys, func)
 
 
 class GroupWindowedTable(Generic[TableT]):
-    """A table whose rows are in windows. Made by `window`."""
+    """A table with windowed rows. Created by `window`."""
 
     def __init__(self, table: TableT, window: GroupWindow) -> None:
         self._table = table
         self._window = window
 
     def group_by(self, *fields: object) -> WindowGroupedTable[TableT]:
-        """The groups in each window: the window itself, by its name, and what else is grouped by.
+        """Group by the window, by its name, and optionally by further keys.
 
         Raises:
             ValidationError: if the window is not among the fields.
@@ -81,7 +81,7 @@ class GroupWindowedTable(Generic[TableT]):
 
 
 class WindowGroupedTable(Generic[TableT]):
-    """A table whose rows are in groups in windows. Made by `window` and `group_by`."""
+    """A table with rows grouped by window. Created by `window` and `group_by`."""
 
     def __init__(self, table: TableT, window: GroupWindow, keys: Sequence[Operand]) -> None:
         self._table = table
@@ -89,30 +89,30 @@ class WindowGroupedTable(Generic[TableT]):
         self._keys = keys
 
     def select(self, *fields: object) -> TableT:
-        """A row for each group in each window: what is grouped by, parts of the window as `start`, and aggregates."""
+        """Select grouping keys, window properties such as `start`, and aggregates, one row per window and group."""
         table = self._table
         return table._with(table._plans.window_grouped(table._plan, self._window, self._keys, fields))
 
     def aggregate(self, func: Any) -> AggregatedTable[TableT]:
-        """A row for each group in each window, of an aggregate function of the program. `func`: see `GroupedTable`."""
+        """Apply a user-defined aggregate function, one row per window and group. `func`: see `GroupedTable`."""
         return AggregatedTable(self._table, self._keys, func, self._window)
 
 
 class OverWindowedTable(Generic[TableT]):
-    """A table with windows around each row. Made by `over_window`."""
+    """A table with over windows. Created by `over_window`."""
 
     def __init__(self, table: TableT, windows: Sequence[OverWindow]) -> None:
         self._table = table
         self._windows = windows
 
     def select(self, *fields: object) -> TableT:
-        """Columns, and aggregates over the windows: `col("a").sum.over(col("w"))`."""
+        """Select columns, and aggregates over the windows: `col("a").sum.over(col("w"))`."""
         table = self._table
         return table._with(table._plans.select(table._plan, fields, self._windows))
 
 
 class AggregatedTable(Generic[TableT]):
-    """What an aggregate function of the program gives for groups. Made by `aggregate`."""
+    """The results of a user-defined aggregate function. Created by `aggregate`."""
 
     def __init__(
         self, table: TableT, keys: Sequence[Operand], function: object, window: GroupWindow | None = None
@@ -121,7 +121,7 @@ class AggregatedTable(Generic[TableT]):
         self._aggregated = Aggregated(table._plans, table._plan, keys, function, window)
 
     def select(self, *fields: object) -> TableT:
-        """Columns of what is grouped by and of what the function gives, and parts of the window; no aggregates.
+        """Select grouping keys, results of the function, and window properties; no aggregates.
 
         Raises:
             ValidationError: if an aggregate is called in a field.
@@ -130,14 +130,14 @@ class AggregatedTable(Generic[TableT]):
 
 
 class FlatAggregateTable(Generic[TableT]):
-    """The rows that a table aggregate function of the program gives for groups. Made by `flat_aggregate`."""
+    """The rows that a user-defined table aggregate function returns for groups. Created by `flat_aggregate`."""
 
     def __init__(self, table: TableT, keys: Sequence[Operand], function: object) -> None:
         self._table = table
         self._plan = flat_aggregated(table._plans, table._plan, keys, function)
 
     def select(self, *fields: object) -> TableT:
-        """Columns of what is grouped by and of what the function gives; no aggregates.
+        """Select grouping keys and results of the function; no aggregates.
 
         Raises:
             ValidationError: if an aggregate is called in a field.

@@ -1,4 +1,4 @@
-"""Rows of a program as tables: which types their columns have, by PyFlink's rules, and whether the rows keep them."""
+"""Converts a program's rows to tables: infers column types by PyFlink's rules, and verifies values."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from penstock.table.data.values import column_of
 from penstock.table.plan.logical import ArrowRows
 from penstock.table.plan.row_schema import PlanColumn, RowSchema
 
-#: how a program says which columns there are: a ROW, one type for rows of one value, names, or nothing
+#: a program's schema: a ROW, a single type for one-column rows, names, types, or None
 RowsSchema = RowType | DataType | Sequence[str] | Sequence[DataType] | None
 
 _INFERRED: Final[dict[type, DataType]] = {
@@ -67,7 +67,7 @@ _BITS: Final[dict[type[DataType], int]] = {
 
 
 def rows_of_elements(elements: Iterable[Any], schema: RowsSchema, verifies: bool, zone: datetime.tzinfo) -> ArrowRows:
-    """A plan of rows that a program has. See `TableEnvironment.from_elements`."""
+    """Return a plan of a program's rows. See `TableEnvironment.from_elements`."""
     rows = list(elements)
     row_type = _row_type(rows, schema)
     if not isinstance(schema, RowType) and isinstance(schema, DataType):
@@ -91,7 +91,7 @@ def _column(values: Sequence[Any], field: RowField, zone: datetime.tzinfo) -> pa
 
 
 def arrow_rows(columns: Sequence[pa.Array], row_type: RowType) -> ArrowRows:
-    """A plan of these columns."""
+    """Return a plan of these columns."""
     fields = [pa.field(field.name, arrow_type(field.data_type)) for field in row_type.fields]
     data = pa.Table.from_arrays(list(columns), schema=pa.schema(fields))
     schema = RowSchema(tuple(PlanColumn(field.name, field.data_type) for field in row_type.fields))
@@ -99,13 +99,13 @@ def arrow_rows(columns: Sequence[pa.Array], row_type: RowType) -> ArrowRows:
 
 
 def rows_of_pandas(pdf: Any, schema: RowsSchema) -> ArrowRows:
-    """A plan of the rows of a pandas data frame. See `TableEnvironment.from_pandas`."""
+    """Return a plan of the rows of a pandas data frame. See `TableEnvironment.from_pandas`."""
     found = pa.Table.from_pandas(pdf, preserve_index=False)
     return rows_of_arrow(found.rename_columns([str(name) for name in pdf.columns]), schema, "data frame")
 
 
 def rows_of_arrow(found: pa.Table, schema: RowsSchema, what: str) -> ArrowRows:
-    """A plan of the rows of an Arrow table. `what`: what the program gave."""
+    """Return a plan of the rows of an Arrow table. `what`: the kind of input, for messages."""
     names, kinds = found.column_names, [logical_type(one) for one in found.schema.types]
     if isinstance(schema, RowType):
         names, kinds = schema.field_names(), schema.field_types()
@@ -198,7 +198,7 @@ def _type_of(value: Any) -> DataType:
 
 
 def _merged(one: DataType, other: DataType) -> DataType:
-    """The type of what has either type."""
+    """Return the type that holds values of both types."""
     if isinstance(one, types.NullType) or isinstance(other, types.NullType):
         return other if isinstance(one, types.NullType) else one
     if type(one) is not type(other):
@@ -223,8 +223,8 @@ def _has_null(data_type: DataType) -> bool:
 
 
 def verify(value: Any, data_type: DataType, name: str) -> None:
-    """Raise `WrongTypeError` for a value that is of another class than the type has, `WrongValueError` where it is
-    None, too great, too long or too short. `name`: of the column, for the message.
+    """Raise `WrongTypeError` for a value of the wrong class, and `WrongValueError` for one that is None, out of range,
+    too long or too short. `name`: the column's name, for messages.
     """
     where = f"field {name}: " if name else ""
     if value is None:

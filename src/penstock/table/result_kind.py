@@ -1,4 +1,4 @@
-"""What kind of result a statement has."""
+"""The kind of a statement's result."""
 
 from penstock.table.session.result_kind import ResultKind
 

@@ -1,4 +1,4 @@
-"""What runs plans, by the option `execution.runtime-mode`: BATCH is Spark SQL, all else are streams."""
+"""Selects the executor of plans by `execution.runtime-mode`: Spark SQL for BATCH, streams for all other modes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from penstock.table.streaming.executor import StreamExecutor
 
 
 class ExecutorOfMode:
-    """See `Executor`: hands each plan to the executor of the mode that the options say then."""
+    """An `Executor` that delegates each plan to the executor of the mode then set in the options."""
 
     def __init__(self, connectors: Connectors) -> None:
         self._streams: Executor = StreamExecutor(connectors)
@@ -28,23 +28,23 @@ class ExecutorOfMode:
     def write(
         self, plans: Sequence[Write], options: Mapping[str, str], session: Session, name: str | None = None
     ) -> Job:
-        """Start one job that writes into all these tables."""
+        """Start one job that writes to all these tables."""
         return self._of(options).write(plans, options, session, name)
 
     def collect(self, plan: Node, options: Mapping[str, str], session: Session) -> CollectingJob:
-        """Start a job that gives the rows of a plan to the client."""
+        """Start a job that sends the rows of a plan to the client."""
         return self._of(options).collect(plan, options, session)
 
     def frame(self, plan: Node, options: Mapping[str, str], session: Session) -> Any:
-        """The rows of a plan as a Spark data frame."""
+        """Return the rows of a plan as a Spark data frame."""
         return self._of(options).frame(plan, options, session)
 
     def explain(
         self, plans: Sequence[Node], options: Mapping[str, str], session: Session, details: Sequence[str]
     ) -> str:
-        """How the plans would run."""
+        """Return how the plans would run, for EXPLAIN."""
         return self._of(options).explain(plans, options, session, details)
 
     def plan(self, plans: Sequence[Node], options: Mapping[str, str], session: Session) -> Plan:
-        """The job of these plans, to look at."""
+        """Return the job plan without running it."""
         return self._of(options).plan(plans, options, session)

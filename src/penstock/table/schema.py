@@ -1,4 +1,4 @@
-"""The columns of a table as a program declares them."""
+"""`Schema`: the columns of a table as a program declares them."""
 
 from penstock.table.catalog.schema import Schema
 

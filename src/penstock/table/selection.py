@@ -1,7 +1,7 @@
-"""What the Table API selects: which columns are meant, and what they are called.
+"""The Table API's select list: resolves fields to columns and names them.
 
-Columns that have no name get the ones that Flink gives them: `_c0` with the place of the column, `a-INT` for a cast of
-`a`, `a$b` for a field of it, and `EXPR$0` for the first aggregate of a group.
+Unnamed columns get Flink's names: `_c0` with the index of the column, `a-INT` for a cast of `a`, `a$b` for a field of
+it, and `EXPR$0` for the first aggregate of a group.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from penstock.table.plan.levels import allow_expression
 from penstock.table.sql import sql_of, syntax
 from penstock.table.sql.relations import SelectItem
 
-#: gives the type of an expression over the columns of the table
+#: returns the type of an expression over the table's columns
 TypeOf = Callable[[syntax.Expression], DataType]
 _RANGES: Final = ("$RANGE", "$WITH_COLUMNS", "$WITHOUT_COLUMNS")
 
 
 def operand_of(field: object) -> Operand:
-    """A field as a program gives it: an expression, or the name of a column."""
+    """Return a field as an expression. A string is a column name."""
     if isinstance(field, str):
         return Operand(syntax.Star() if field == "*" else syntax.Reference((field,)))
     if not isinstance(field, Operand):
@@ -37,9 +37,9 @@ def operand_of(field: object) -> Operand:
 
 
 def selected(fields: Sequence[object], names: list[str], type_of: TypeOf, calls: Calls) -> list[SelectItem]:
-    """The columns that fields stand for over a table with columns of these names. `calls` knows the functions.
+    """Resolve fields to columns of a table with these column names. `calls` knows the functions.
 
-    Raises `ValidationError` for an unknown column in a range, and where two get the same name.
+    Raises `ValidationError` for an unknown column in a range, and for duplicate names.
     """
     items: list[SelectItem] = []
     for field in map(operand_of, fields):
@@ -53,7 +53,7 @@ def selected(fields: Sequence[object], names: list[str], type_of: TypeOf, calls:
 
 
 def expanded(fields: Sequence[object], names: list[str]) -> list[Operand]:
-    """The same without names for the columns that have none; for keys of groups."""
+    """Like `selected`, but leave unnamed columns without a name; for grouping keys."""
     return [
         Operand(node, field._names) for field in map(operand_of, fields) for node in _without_ranges(field._node, names)
     ]
@@ -77,7 +77,7 @@ def _expanded(node: syntax.Expression, names: list[str], type_of: TypeOf) -> Ite
 
 
 def _without_ranges(node: syntax.Expression, names: list[str]) -> list[syntax.Expression]:
-    """The expressions that an expression with ranges of columns stands for."""
+    """Expand the column ranges in an expression."""
 
     def change(one: syntax.Expression) -> Iterable[syntax.Expression] | None:
         if isinstance(one, syntax.Star):
@@ -89,7 +89,7 @@ def _without_ranges(node: syntax.Expression, names: list[str]) -> list[syntax.Ex
 
 
 def _columns(node: syntax.Expression, names: list[str]) -> list[str]:
-    """The names of the columns that a column or a range stands for."""
+    """Return the names of the columns in a column reference or range."""
     match node:
         case syntax.Reference() | syntax.NumberLiteral():
             return [names[_place(node, names)]]
@@ -153,7 +153,7 @@ def _transitive_name(node: syntax.Expression) -> str | None:
 
 
 def _collect_aggregates(node: syntax.Expression, found: list[syntax.Expression], calls: Calls) -> None:
-    """Add the aggregates and parts of windows in an expression, other than those over a window."""
+    """Collect the aggregates and window properties in an expression, except for aggregates over a window."""
 
     def change(one: syntax.Expression) -> Iterable[syntax.Expression] | None:
         if isinstance(one, syntax.Over):

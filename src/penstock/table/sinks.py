@@ -1,4 +1,4 @@
-"""Where rows of a plan go: a table by its path, or one that only a descriptor describes."""
+"""Resolves the target of a plan's rows: a table given by its path, or an anonymous one given by a descriptor."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from penstock.table.table_descriptor import TableDescriptor
 
 
 def anonymous_table(session: TableSession, descriptor: TableDescriptor) -> tuple[str, str, str]:
-    """Register a table under a name that nobody else uses."""
+    """Register a table under a unique generated name."""
     path = session.anonymous_path(descriptor.options.get("connector", "table"))
     table = descriptor.to_catalog_table()
     session.manager.resolved(table)
@@ -19,6 +19,6 @@ def anonymous_table(session: TableSession, descriptor: TableDescriptor) -> tuple
 
 
 def write_into(session: TableSession, path: tuple[str, ...], plan: Node, overwrites: bool = False) -> Write:
-    """The plan that writes the rows of another into a table."""
+    """Return the plan that writes another plan's rows into a table."""
     whole, table = target(session, path)
     return write_plan(session.manager, whole, table, plan, overwrites=overwrites)

@@ -1,4 +1,4 @@
-"""`StatementSet`: several INSERTs that are one job."""
+"""`StatementSet`: several INSERTs that run as one job."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["StatementSet"]
 
 
 class StatementSet:
-    """Collects INSERTs, and runs all of them as one job. `TableEnvironment.create_statement_set` makes it."""
+    """Collects INSERTs and runs all of them as one job. Created by `TableEnvironment.create_statement_set`."""
 
     def __init__(self, session: TableSession, attach: Callable[[Sequence[Write]], None] | None = None) -> None:
         self._session = session
@@ -37,7 +37,7 @@ class StatementSet:
         """Add an INSERT in SQL. Returns the set itself.
 
         Raises:
-            ValidationError: if it is another statement, or cannot be planned.
+            ValidationError: if the statement is not an INSERT, or cannot be planned.
         """
         statement = parse_statement(stmt)
         if not isinstance(statement, statements.Insert):
@@ -49,10 +49,10 @@ class StatementSet:
     def add_insert(
         self, target_path_or_descriptor: str | TableDescriptor, table: Table, overwrite: bool = False
     ) -> StatementSet:
-        """Add the rows of a table, to be written into another: its path, or a descriptor. Returns the set itself.
+        """Add a write of a table's rows into another table, given by its path or a descriptor. Returns the set itself.
 
         Raises:
-            ValidationError: if there is no such table, or its columns do not fit.
+            ValidationError: if the target table does not exist, or its columns do not match.
         """
         where = target_path_or_descriptor
         path = parse_path(where) if isinstance(where, str) else anonymous_table(self._session, where)
@@ -60,36 +60,36 @@ class StatementSet:
         return self
 
     def add(self, table_pipeline: TablePipeline) -> StatementSet:
-        """Add what `Table.insert_into` gives. Returns the set itself."""
+        """Add a pipeline that `Table.insert_into` returned. Returns the set itself."""
         self._plans.append(table_pipeline.plan)
         return self
 
     def explain(self, *extra_details: ExplainDetail) -> str:
-        """How the job would run, as EXPLAIN shows it."""
+        """Return the plan of the job, as EXPLAIN shows it."""
         return self._session.explain(self._plans, [detail.name for detail in extra_details])
 
     def print_explain(self, *extra_details: ExplainDetail) -> None:
-        """Print how the job would run."""
+        """Print the plan of the job."""
         sys.stdout.write(self.explain(*extra_details) + "\n")
 
     def plan(self) -> Plan:
-        """The job that would run, to look at: as text, JSON, Mermaid or SVG. In streams only."""
+        """Return the plan of the job, to inspect as text, JSON, Mermaid or SVG. For streams only."""
         return self._session.plan(self._plans)
 
     def execute(self) -> TableResult:
-        """Start the job of all INSERTs, and begin anew without any.
+        """Start one job for all INSERTs, and clear the set.
 
         Raises:
-            ValidationError: if there are none.
+            ValidationError: if the set has no INSERT.
         """
         return self._session.write(self._taken())
 
     def attach_as_datastream(self) -> None:
-        """Add all INSERTs to the program of streams, whose `execute` starts them, and begin anew without any.
+        """Add all INSERTs to the DataStream program, whose `execute` starts them, and clear the set.
 
         Raises:
-            ValidationError: if there are none.
-            WrongTimeError: if the set is of an environment without streams.
+            ValidationError: if the set has no INSERT.
+            WrongTimeError: if the set belongs to an environment without streams.
         """
         if self._attach is None:
             raise WrongTimeError(

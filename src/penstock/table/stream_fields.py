@@ -1,4 +1,4 @@
-"""The fields of a stream as expressions: `col("a"), col("b").alias("c"), col("t").rowtime`."""
+"""Field expressions of a stream: `col("a"), col("b").alias("c"), col("t").rowtime`."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from penstock.table.selection import operand_of
 from penstock.table.sql import syntax
 
 _TIMES: Final = {"$ROWTIME": "rowtime", "$PROCTIME": "proctime"}
-#: the type of a time attribute that is made of timestamps by `rowtime`
+#: the type of a time attribute that `rowtime` creates from record timestamps
 ROWTIME_TYPE: Final = TimestampType(3)
 
 
 @dataclass(frozen=True)
 class _Named:
-    """An expression: the field that it names, what the column is called, and which time attribute it makes."""
+    """A field expression: the referenced field, the name of its column, and the kind of its time attribute, if any."""
 
     field: str
     name: str
@@ -28,14 +28,14 @@ class _Named:
 
 
 def schema_of(fields: Sequence[object], records: RecordType) -> tuple[Schema, RecordType]:
-    """What the expressions declare, and the fields of records under the names that they give them.
+    """Return the schema that field expressions declare, and the record type with its fields renamed accordingly.
 
-    They name fields that the records have, in any order, each perhaps with a new name; or, if none of them is such a
-    field, they are the names of the fields by their places. `rowtime` makes an event time of the timestamps of records,
-    and `proctime` a processing time.
+    The expressions refer to fields by name, in any order, each with an optional alias. If none of them names a field,
+    they are new names for the fields by position. `rowtime` creates an event-time attribute from record timestamps, and
+    `proctime` a processing-time attribute.
 
     Raises:
-        ValidationError: for another expression, or more names than there are fields.
+        ValidationError: for any other expression, or more names than fields.
     """
     found = [_named(field) for field in fields]
     physical = [one for one in found if one.time is None]
@@ -63,7 +63,10 @@ def _by_name(physical: Sequence[_Named], records: RecordType) -> RecordType:
 
 
 def _by_place(found: Sequence[_Named], records: RecordType) -> RecordType:
-    """An event time may stand in the place of a field, which is left out then; other times come after all fields."""
+    """Rename fields by position.
+
+    An event-time attribute may replace a field; other time attributes follow all fields.
+    """
     names = list(records.names)
     for place, one in enumerate(found):
         if place < len(names):

@@ -1,4 +1,4 @@
-"""Tables of streams and streams of tables: methods of `StreamTableEnvironment`."""
+"""Conversions between tables and streams: methods of `StreamTableEnvironment`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from penstock.table.table import Table
 
 
 class StreamMethods:
-    """See the module's text. What becomes a stream is part of the program of streams, whose `execute` runs it."""
+    """See the module docstring. The resulting streams are part of the DataStream program, whose `execute` runs them."""
 
     _session: TableSession
     _streams: StreamExecutionEnvironment
@@ -33,23 +33,23 @@ class StreamMethods:
     # --- tables of streams -------------------------------------------------------------------------------------------
 
     def from_data_stream(self, data_stream: DataStream, *fields_or_schema: Any) -> Table:
-        """The table of a stream whose records are new rows.
+        """Create a table from a stream whose records are inserts.
 
-        The type of the stream says which columns there are: the fields of a ROW, `f0`, `f1` and so on of a TUPLE, and
-        one column `f0` for other records. Records whose type the stream does not declare are Python objects in one
-        column `f0`, unless a schema says what they are.
+        The type of the stream determines the columns: the fields of a ROW, `f0`, `f1` and so on for a TUPLE, and one
+        column `f0` for other records. If the stream declares no type, its records are Python objects in one column
+        `f0`, unless a schema declares their columns.
 
-        Neither timestamps nor watermarks come into the table, unless a schema declares them: a column by metadata
-        `rowtime` has the timestamps, and `SOURCE_WATERMARK()` takes over the watermarks.
+        The table has neither timestamps nor watermarks, unless a schema declares them: a metadata column with the key
+        `rowtime` contains the timestamps, and `SOURCE_WATERMARK()` adopts the stream's watermarks.
 
         Args:
             data_stream: the stream.
-            fields_or_schema: one `Schema`: further columns, other types, watermark and key. Or expressions, one for
-                each field: `col("a")`, `col("a").alias("b")`, `col("t").rowtime`, `col("t").proctime`.
+            fields_or_schema: one `Schema` with additional columns, other types, a watermark and a key. Or expressions,
+                one for each field: `col("a")`, `col("a").alias("b")`, `col("t").rowtime`, `col("t").proctime`.
 
         Raises:
-            ValidationError: for a column that the stream has not.
-            TypeError: if it is no stream.
+            ValidationError: for a column that the stream does not have.
+            TypeError: if `data_stream` is not a stream.
         """
         _check_stream(data_stream)
         given = list(fields_or_schema[0]) if _is_list(fields_or_schema) else list(fields_or_schema)
@@ -66,18 +66,18 @@ class StreamMethods:
     def from_changelog_stream(
         self, data_stream: DataStream, schema: Schema | None = None, changelog_mode: ChangelogMode | None = None
     ) -> Table:
-        """The table of a stream whose records are rows that say what they do to it: `Row.get_row_kind`.
+        """Create a table from a stream of changelog rows, each with its kind: `Row.get_row_kind`.
 
         Args:
             data_stream: a stream of `Row`.
             schema: as for `from_data_stream`.
-            changelog_mode: which kinds of rows may come; all without one. Where the rows before updates are not among
-                them, rows replace others by the primary key that the schema declares.
+            changelog_mode: the kinds of rows that may arrive; all by default. Without UPDATE_BEFORE, rows replace each
+                other by the primary key that the schema declares.
 
         Raises:
-            ValidationError: for a column that the stream has not, a stream that declares other records than rows, or
+            ValidationError: for a column that the stream does not have, for declared records other than rows, or for
                 updates without a primary key.
-            TypeError: if it is no stream.
+            TypeError: if `data_stream` is not a stream.
         """
         _check_stream(data_stream)
         records: RecordType = record_type(data_stream.declared_type, schema)
@@ -92,51 +92,51 @@ class StreamMethods:
     # --- streams of tables -------------------------------------------------------------------------------------------
 
     def to_data_stream(self, table: Table) -> DataStream:
-        """The rows of a table that only grows, as a stream of `Row` with the names of the columns.
+        """Convert an append-only table to a stream of `Row` with named fields.
 
-        Watermarks go on, and the event time of the table, if it has one, is the timestamp of each record.
+        Watermarks are forwarded, and the table's event-time attribute, if any, becomes the timestamp of each record.
 
         Raises:
-            ValidationError: if rows of the table change, or it has several event times.
+            ValidationError: if the table is not append-only, or has several event-time attributes.
         """
         return self._stream(rows_target(_plan_of(table)))
 
     def to_changelog_stream(
         self, table: Table, target_schema: Schema | None = None, changelog_mode: ChangelogMode | None = None
     ) -> DataStream:
-        """The changes of a table as a stream of `Row`, each of which says its kind.
+        """Convert the changes of a table to a stream of `Row` with row kinds.
 
         Args:
             table: the table.
-            target_schema: the columns of the rows, by their places; a column by metadata `rowtime` becomes the
-                timestamp of the record; a primary key, by which rows are replaced.
-            changelog_mode: which kinds of rows the stream takes; all without one. `upsert` needs a primary key and
-                has no previous rows of updates (-U): an update is a +U, and the last change of a removed key is a -D.
+            target_schema: the columns of the rows, by position; a metadata column with the key `rowtime` becomes the
+                timestamp of the record; rows replace each other by a primary key.
+            changelog_mode: the kinds of rows that the stream accepts; all by default. `upsert` needs a primary key and
+                omits UPDATE_BEFORE rows (-U): an update is a +U, and the last change of a removed key is a -D.
 
         Raises:
-            ValidationError: if the table has changes that the stream does not take, or other columns.
-            UnsupportedError: for a primary key by which the query does not tell its rows apart.
+            ValidationError: if the table has changes that the stream does not accept, or other columns.
+            UnsupportedError: if the primary key is not an upsert key of the query.
         """
         calls = self._session.manager.calls()
         return self._stream(changelog_target(_plan_of(table), target_schema, changelog_mode, calls))
 
     def to_append_stream(self, table: Table, type_info: TypeInformation) -> DataStream:
-        """The rows of a table that only grows, as records of a type: a ROW, a TUPLE, or the type of its one column.
+        """Convert an append-only table to records of a type: a ROW, a TUPLE, or the type of its only column.
 
         Raises:
-            ValidationError: if rows of the table change, or its columns do not fit the type.
+            ValidationError: if the table is not append-only, or its columns do not match the type.
         """
         return self._stream(append_target(_plan_of(table), type_info, self._session.manager.calls()))
 
     def to_retract_stream(self, table: Table, type_info: TypeInformation) -> DataStream:
-        """The changes of a table as pairs: true and a record that comes, or false and one that goes.
+        """Convert the changes of a table to pairs: True and an added record, or False and a retracted one.
 
         Args:
             table: the table.
-            type_info: the records: a ROW, a TUPLE, or the type of the one column.
+            type_info: the type of the records: a ROW, a TUPLE, or the type of the only column.
 
         Raises:
-            ValidationError: if the columns of the table do not fit the type.
+            ValidationError: if the columns of the table do not match the type.
         """
         return self._stream(retract_target(_plan_of(table), type_info, self._session.manager.calls()))
 

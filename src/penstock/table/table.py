@@ -1,4 +1,4 @@
-"""`Table`: a query, made step by step. Nothing runs before a method that executes it or gives its rows."""
+"""`Table`: a query that is built step by step. Nothing runs until a method executes it or returns its rows."""
 
 from __future__ import annotations
 
@@ -49,40 +49,40 @@ __all__ = [
 
 
 class TableEnvironmentLike(Protocol):
-    """What a table asks of the environment that it belongs to."""
+    """The methods that a table needs from its environment."""
 
     _manager: CatalogManager
 
     def _collect(self, plan: Node) -> Any:
-        """Start a job that gives the rows of a plan to the program; a `TableResult`."""
+        """Start a job that returns the rows of a plan to the client, as a `TableResult`."""
 
     def _held_rows(self, plan: Node) -> AbstractContextManager[tuple[Iterator[ChangelogRow], tzinfo]]:
-        """Run a query: its rows as tables hold them, and the session's time zone."""
+        """Run a query. Returns its rows as internal values, and the session's time zone."""
 
     def _frame(self, plan: Node) -> Any:
-        """The rows of a plan as a Spark data frame."""
+        """Return the rows of a plan as a Spark data frame."""
 
     def _write(self, plan: Node, path: tuple[str, ...], overwrite: bool) -> Any:
-        """What writes the rows of a plan into a table; a `TablePipeline`."""
+        """Return a `TablePipeline` that writes the rows of a plan to a table."""
 
     def _drawn(self, plans: Sequence[Node]) -> Plan:
-        """The job of plans, to look at."""
+        """Return the job graph of these plans."""
 
     def _explain(self, plans: Sequence[Node], details: Sequence[Any] = ()) -> str:
-        """Plans as text."""
+        """Return plans as text."""
 
     def _sink_path(self, descriptor: Any) -> tuple[str, ...]:
-        """The path of a table that a descriptor describes."""
+        """Return the path of the table that a descriptor describes."""
 
     def _inline_name(self, plan: Node) -> str:
-        """A name by which SQL knows a plan."""
+        """Return a name that refers to a plan in SQL."""
 
 
 class Table:
-    """Columns and rows that a query gives. Each method gives a new table; the table itself never changes.
+    """The columns and rows of a query. Each method returns a new table; the table itself never changes.
 
-    Fields are expressions such as `col("a") + 1`, or names of columns. In an f-string with SQL a table stands for a
-    name that SQL knows it by.
+    Fields are expressions such as `col("a") + 1`, or names of columns. In an f-string with SQL, a table becomes a name
+    that refers to it.
     """
 
     def __init__(self, plan: Node, environment: TableEnvironmentLike) -> None:
@@ -111,79 +111,79 @@ class Table:
     # --- columns -----------------------------------------------------------------------------------------------------
 
     def select(self, *fields: object) -> Table:
-        """These columns alone; with aggregates, one row."""
+        """Select these columns. Aggregates return one row."""
         return self._with(self._plans.select(self._plan, fields))
 
     def alias(self, field: str, *fields: str) -> Table:
-        """The same columns under these names, from the first one on; the rest keep theirs."""
+        """Rename the columns, from the first one on. The rest keep their names."""
         return self._with(self._plans.renamed(self._plan, (field, *fields)))
 
     def add_columns(self, *fields: object) -> Table:
-        """All columns, and these after them. Raises `ValidationError` for a name that is there already."""
+        """Append columns. Raises `ValidationError` for a name that already exists."""
         return self._with(self._plans.added(self._plan, fields, replaces=False))
 
     def add_or_replace_columns(self, *fields: object) -> Table:
-        """All columns, and these: in place of those of the same name, or after all."""
+        """Add columns. A column with an existing name replaces that column; others are appended."""
         return self._with(self._plans.added(self._plan, fields, replaces=True))
 
     def rename_columns(self, *fields: object) -> Table:
-        """The same columns, some under other names: `col("a").alias("b")`."""
+        """Rename some columns: `col("a").alias("b")`."""
         return self._with(self._plans.columns_renamed(self._plan, fields))
 
     def drop_columns(self, *fields: object) -> Table:
-        """All columns but these."""
+        """Drop these columns."""
         return self._with(self._plans.dropped(self._plan, fields))
 
     def map(self, func: Any) -> Table:
-        """What a scalar function gives for each row; a ROW is taken apart into columns.
+        """Apply a scalar function to each row. A ROW becomes one column per field.
 
-        `func`: a call such as `f(col("a"))`, or a function alone, which gets the whole row: a `Row`, or with
+        `func`: a call such as `f(col("a"))`, or a function alone, which takes the whole row: a `Row`, or with
         `func_type="pandas"` a data frame.
         """
         return self._with(mapped(self._plans, self._plan, func))
 
     def flat_map(self, func: Any) -> Table:
-        """The rows that a table function gives for each row, and none of its columns. `func`: as in `map`."""
+        """Apply a table function to each row, and return its rows without the input columns. `func`: as in `map`."""
         return self._with(flat_mapped(self._plans, self._plan, func))
 
     # --- rows --------------------------------------------------------------------------------------------------------
 
     def filter(self, predicate: object) -> Table:
-        """The rows for which a condition is true."""
+        """Keep the rows that satisfy a condition."""
         return self._with(self._plans.filtered(self._plan, predicate))
 
     def where(self, predicate: object) -> Table:
-        """The rows for which a condition is true."""
+        """Keep the rows that satisfy a condition."""
         return self.filter(predicate)
 
     def distinct(self) -> Table:
-        """Each row once."""
+        """Remove duplicate rows."""
         return self._with(self._plans.distinct(self._plan))
 
     def order_by(self, *fields: object) -> Table:
-        """Rows in order, ascending unless a field has `desc`. NULL is the least value."""
+        """Sort the rows, ascending unless a field has `desc`. NULL is the least value."""
         return self._with(self._plans.ordered(self._plan, fields))
 
     def offset(self, offset: int) -> Table:
-        """All rows but the first `offset`; after `order_by`."""
+        """Skip the first `offset` rows. Use it after `order_by`."""
         return self._with(self._plans.offset(self._plan, offset))
 
     def fetch(self, fetch: int) -> Table:
-        """The first `fetch` rows; after `order_by`, and after `offset` if there is one."""
+        """Keep the first `fetch` rows. Use it after `order_by`, and after `offset` if there is one."""
         return self._with(self._plans.fetch(self._plan, fetch))
 
     def limit(self, fetch: int, offset: int = 0) -> Table:
-        """`fetch` rows after the first `offset`, which are left out."""
+        """Keep `fetch` rows after skipping the first `offset`."""
         return (self.offset(offset) if offset else self).fetch(fetch)
 
     # --- groups and windows ------------------------------------------------------------------------------------------
 
     def group_by(self, *fields: object) -> GroupedTable[Table]:
-        """Rows that have the same of these are a group; `select` says what is wanted of each."""
+        """Group the rows by these fields. `select` defines the output for each group."""
         return GroupedTable(self, fields)
 
     def window(self, window: GroupWindow) -> GroupWindowedTable[Table]:
-        """Rows in windows, for `group_by` to group them by a window and by more."""
+        """Assign the rows to windows. `group_by` then groups them by the window and other fields."""
         if not isinstance(window, GroupWindow):
             raise WrongTypeError(
                 f"a window is one of Tumble, Slide and Session with on(…) and alias(…), not {window!r}"
@@ -191,7 +191,7 @@ class Table:
         return GroupWindowedTable(self, window)
 
     def over_window(self, *over_windows: OverWindow) -> OverWindowedTable[Table]:
-        """Windows around each row, over which aggregates of `select` go."""
+        """Define windows around each row, for aggregates in `select`."""
         if not over_windows or not all(isinstance(one, OverWindow) for one in over_windows):
             raise WrongTypeError("over_window takes windows that Over makes, with alias(…)")
         names = [one.name for one in over_windows]
@@ -200,33 +200,33 @@ class Table:
         return OverWindowedTable(self, over_windows)
 
     def aggregate(self, func: Any) -> AggregatedTable[Table]:
-        """One row of all, of an aggregate function of the program."""
+        """Apply a user-defined aggregate function to all rows. Returns one row."""
         return self.group_by().aggregate(func)
 
     def flat_aggregate(self, func: Any) -> FlatAggregateTable[Table]:
-        """Any number of rows of all, of a table aggregate function of the program."""
+        """Apply a user-defined table aggregate function to all rows. Returns any number of rows."""
         return self.group_by().flat_aggregate(func)
 
     # --- other tables ------------------------------------------------------------------------------------------------
 
     def join(self, right: Table, join_predicate: object | None = None) -> Table:
-        """Pairs of rows of both tables for which a condition is true; all pairs without one.
+        """Join with the rows of another table that satisfy a condition, or with all rows without one.
 
         Raises:
-            ValidationError: if both have a column of the same name.
+            ValidationError: if both tables have a column of the same name.
         """
         return self._joined(right, "INNER", join_predicate)
 
     def left_outer_join(self, right: Table, join_predicate: object | None = None) -> Table:
-        """As `join`, and rows of this table that have no match, with NULL for the other one's columns."""
+        """Like `join`, plus the unmatched rows of this table, with NULL for the other table's columns."""
         return self._joined(right, "LEFT", join_predicate)
 
     def right_outer_join(self, right: Table, join_predicate: object) -> Table:
-        """As `join`, and rows of the other table that have no match, with NULL for this one's columns."""
+        """Like `join`, plus the unmatched rows of the other table, with NULL for this table's columns."""
         return self._joined(right, "RIGHT", join_predicate)
 
     def full_outer_join(self, right: Table, join_predicate: object) -> Table:
-        """As `join`, and rows of both tables that have no match, with NULL for the other one's columns."""
+        """Like `join`, plus the unmatched rows of both tables, with NULL for the other table's columns."""
         return self._joined(right, "FULL", join_predicate)
 
     def _joined(self, right: Table, join_type: str, condition: object | None) -> Table:
@@ -241,43 +241,43 @@ class Table:
         return right._plan
 
     def join_lateral(self, table_function_call: Any, join_predicate: object | None = None) -> Table:
-        """Each row with each row that a table function makes of it.
+        """Join each row with the rows that a table function returns for it.
 
         Args:
             table_function_call: such as `split(col("words")).alias("word", "length")`.
             join_predicate: a condition over the columns of both; None for all rows.
 
         Raises:
-            ValidationError: if it is no call of a table function, or a column has the name of one that is there.
+            ValidationError: if it is not a call of a table function, or a column name already exists.
         """
         return self._with(lateral(self._plans, self._plan, table_function_call, "INNER", join_predicate))
 
     def left_outer_join_lateral(self, table_function_call: Any, join_predicate: object | None = None) -> Table:
-        """As `join_lateral`, and rows of which the function makes none, with NULL for its columns."""
+        """Like `join_lateral`, plus the rows without results of the function, with NULL for its columns."""
         return self._with(lateral(self._plans, self._plan, table_function_call, "LEFT", join_predicate))
 
     def union(self, right: Table) -> Table:
-        """The rows of both tables, each once."""
+        """Return the rows of both tables, without duplicates."""
         return self._combined(right, "UNION", False)
 
     def union_all(self, right: Table) -> Table:
-        """The rows of both tables."""
+        """Return the rows of both tables, with duplicates."""
         return self._combined(right, "UNION", True)
 
     def intersect(self, right: Table) -> Table:
-        """The rows that are in both tables, each once."""
+        """Return the rows that are in both tables, without duplicates."""
         return self._combined(right, "INTERSECT", False)
 
     def intersect_all(self, right: Table) -> Table:
-        """The rows that are in both tables, each as often as in the one that has fewer of it."""
+        """Return the rows that are in both tables, each as often as in the table where it is rarer."""
         return self._combined(right, "INTERSECT", True)
 
     def minus(self, right: Table) -> Table:
-        """The rows that are not in the other table, each once."""
+        """Return the rows that are not in the other table, without duplicates."""
         return self._combined(right, "EXCEPT", False)
 
     def minus_all(self, right: Table) -> Table:
-        """The rows without those of the other table, each of which takes away one."""
+        """Return the rows of this table, with duplicates. Each row of the other table removes one equal row."""
         return self._combined(right, "EXCEPT", True)
 
     def _combined(self, right: Table, operator: str, is_all: bool) -> Table:
@@ -286,34 +286,34 @@ class Table:
     # --- running -----------------------------------------------------------------------------------------------------
 
     def execute(self) -> Any:
-        """Start the query; its rows come to the program, as the `TableResult` gives them."""
+        """Start the query. The `TableResult` returns its rows to the client."""
         return self._environment._collect(self._plan)
 
     def insert_into(self, table_path_or_descriptor: Any, overwrite: bool = False) -> Any:
-        """A `TablePipeline` that writes the rows into a table, by its path or a `TableDescriptor`."""
+        """Return a `TablePipeline` that writes the rows to a table, given by its path or a `TableDescriptor`."""
         path = table_path_or_descriptor
         where = _path_of(path) if isinstance(path, str) else self._environment._sink_path(path)
         return self._environment._write(self._plan, where, overwrite)
 
     def execute_insert(self, table_path_or_descriptor: Any, overwrite: bool = False) -> Any:
-        """Start a job that writes the rows into a table. `overwrite`: they take the place of those that are there."""
+        """Start a job that writes the rows to a table. `overwrite`: whether they replace the existing rows."""
         return self.insert_into(table_path_or_descriptor, overwrite).execute()
 
     def to_pandas(self) -> pandas.DataFrame:
-        """Run the query and wait for all its rows, as a data frame. Retracted rows are not in it.
+        """Run the query and wait for all its rows. Returns a pandas data frame without retracted rows.
 
-        Whole numbers are `int64` and the like, and with a NULL pandas' nullable `Int64`, so they stay exact. TIMESTAMP
+        Integers are `int64` and the like, or pandas' nullable `Int64` if there is a NULL, so they stay exact. TIMESTAMP
         is `datetime64` with all its digits, and TIMESTAMP_LTZ has the session's time zone. A NULL of FLOAT or DOUBLE is
         NaN. BOOLEAN with a NULL, DECIMAL, DATE, TIME and ROW are objects.
 
         Raises:
-            NotImplementedError: where pandas is not installed.
+            NotImplementedError: if pandas is not installed.
         """
         with self._environment._held_rows(self._plan) as (changes, zone):
             return frame_of(changes, self._plan.schema, zone)
 
     def to_arrow(self) -> pa.Table:
-        """Run the query and wait for all its rows, as an Arrow table. Retracted rows are not in it.
+        """Run the query and wait for all its rows. Returns an Arrow table without retracted rows.
 
         TIMESTAMP keeps all its digits, and TIMESTAMP_LTZ has the session's time zone.
         """
@@ -321,28 +321,29 @@ class Table:
             return arrow_of(changes, self._plan.schema, zone)
 
     def to_polars(self) -> Any:
-        """Run the query and wait for all its rows, as a Polars data frame. Those that it takes back are not in it.
+        """Run the query and wait for all its rows. Returns a Polars data frame without retracted rows.
 
         Raises:
-            NotImplementedError: where Polars is not installed.
+            NotImplementedError: if Polars is not installed.
         """
         return polars_of(self.to_arrow())
 
     def to_dataframe(self) -> Any:
-        """The query as a Spark data frame, which runs when Spark is asked for its rows. In batch only.
+        """Return the query as a Spark data frame, which runs when Spark needs its rows. Batch only.
 
-        TIMESTAMP is TIMESTAMP_NTZ there, and TIMESTAMP_LTZ is TIMESTAMP; ROW is STRUCT, and MULTISET a MAP of counts.
+        TIMESTAMP becomes TIMESTAMP_NTZ, TIMESTAMP_LTZ becomes TIMESTAMP, ROW becomes STRUCT, and MULTISET a MAP of
+        counts.
 
         Raises:
             ConfigurationError: in a stream.
-            UnsupportedError: for what does not run in batch, and for columns of types that Spark does not have.
+            UnsupportedError: for queries that do not run in batch, and for columns of types that Spark does not have.
         """
         return self._environment._frame(self._plan)
 
     # --- what it is --------------------------------------------------------------------------------------------------
 
     def explain(self, *extra_details: Any) -> str:
-        """The plan of the query as text."""
+        """Return the plan of the query as text."""
         return self._environment._explain([self._plan], extra_details)
 
     def print_explain(self, *extra_details: Any) -> None:
@@ -350,15 +351,15 @@ class Table:
         sys.stdout.write(f"{self.explain(*extra_details)}\n")
 
     def plan(self) -> Plan:
-        """The job that would run, to look at: as text, JSON, Mermaid or SVG; notebooks show it. In streams only."""
+        """Return the job graph of the query: as text, JSON, Mermaid or SVG; notebooks display it. Streams only."""
         return self._environment._drawn([self._plan])
 
     def get_resolved_schema(self) -> ResolvedSchema:
-        """The columns and their types."""
+        """Return the columns and their types."""
         return ResolvedSchema(tuple(Column(one.name, one.type, time=one.time) for one in self._plan.schema))
 
     def get_schema(self) -> TableSchema:
-        """The names of the columns and their types."""
+        """Return the names of the columns and their types."""
         return TableSchema(self._plan.schema.names, self._plan.schema.types)
 
     def print_schema(self) -> None:
@@ -366,7 +367,7 @@ class Table:
         sys.stdout.write(f"{self.get_resolved_schema()}\n")
 
     def from_changelog(self, *arguments: object) -> Table:
-        """The table that changes make, whose kinds are codes in a column (Flink: FROM_CHANGELOG).
+        """Interpret each row as a change, with the code of its kind in a column (Flink: FROM_CHANGELOG).
 
         Args:
             arguments: in order, or by name with `as_argument`: `descriptor("op")` for the column, and as `op_mapping` a
@@ -375,11 +376,11 @@ class Table:
         return self._with(self._plans.changelog("FROM_CHANGELOG", self._plan, arguments))
 
     def to_changelog(self, *arguments: object) -> Table:
-        """A row for each change, with a code for its kind (Flink: TO_CHANGELOG).
+        """Return a row for each change, with a code for its kind (Flink: TO_CHANGELOG).
 
         Args:
             arguments: in order, or by name with `as_argument`: `descriptor("op")` for the column, and as `op_mapping` a
-                map of INSERT, UPDATE_BEFORE, UPDATE_AFTER and DELETE to codes; changes without one are left out.
+                map of INSERT, UPDATE_BEFORE, UPDATE_AFTER and DELETE to codes; changes without a code are dropped.
         """
         return self._with(self._plans.changelog("TO_CHANGELOG", self._plan, arguments))
 

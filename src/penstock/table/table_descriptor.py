@@ -1,4 +1,4 @@
-"""`TableDescriptor`: a table of a connector, made by a program instead of by CREATE TABLE."""
+"""`TableDescriptor`: a connector table that a program defines, instead of CREATE TABLE."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ __all__ = ["FormatDescriptor", "TableDescriptor"]
 
 @dataclass(frozen=True, slots=True)
 class FormatDescriptor:
-    """A format and its options. Made by `for_format`."""
+    """A format and its options. Created by `for_format`."""
 
     format: str
     options: dict[str, str] = field(default_factory=dict)
 
     @staticmethod
     def for_format(format: str) -> FormatDescriptor.Builder:
-        """A builder for a format such as `json`."""
+        """Return a builder for a format such as `json`."""
         return FormatDescriptor.Builder(format)
 
     def get_format(self) -> str:
-        """The name of the format."""
+        """Return the name of the format."""
         return self.format
 
     def get_options(self) -> dict[str, str]:
-        """The options, without the name of the format before them."""
+        """Return the options, without the name of the format as a prefix."""
         return dict(self.options)
 
     def __str__(self) -> str:
         return f"{self.format}[{self.options}]"
 
     class Builder:
-        """Collects options."""
+        """Builds a `FormatDescriptor`."""
 
         def __init__(self, format: str) -> None:
             self._format = format
@@ -51,13 +51,13 @@ class FormatDescriptor:
             return self
 
         def build(self) -> FormatDescriptor:
-            """The format."""
+            """Build the format."""
             return FormatDescriptor(self._format, dict(self._options))
 
 
 @dataclass(frozen=True, slots=True)
 class TableDescriptor:
-    """The columns and options of a table. Made by `for_connector`."""
+    """The columns and options of a table. Created by `for_connector`."""
 
     schema: Schema | None
     options: dict[str, str]
@@ -66,27 +66,27 @@ class TableDescriptor:
 
     @staticmethod
     def for_connector(connector: str) -> TableDescriptor.Builder:
-        """A builder for a table of a connector such as `datagen`."""
+        """Return a builder for a table of a connector such as `datagen`."""
         return TableDescriptor.Builder().option("connector", connector)
 
     def get_schema(self) -> Schema | None:
-        """The columns, if they are declared."""
+        """Return the columns, if they are declared."""
         return self.schema
 
     def get_options(self) -> dict[str, str]:
-        """The options."""
+        """Return the options."""
         return dict(self.options)
 
     def get_partition_keys(self) -> list[str]:
-        """The columns by which the table is partitioned."""
+        """Return the partition columns."""
         return list(self.partition_keys)
 
     def get_comment(self) -> str | None:
-        """The comment, if there is one."""
+        """Return the comment, if there is one."""
         return self.comment
 
     def to_catalog_table(self) -> CatalogBaseTable:
-        """The same as catalogs hold it."""
+        """Convert the descriptor to the form that catalogs store."""
         return CatalogBaseTable.create_table(self.schema or Schema(), self.partition_keys, self.options, self.comment)
 
     def __str__(self) -> str:
@@ -97,7 +97,7 @@ class TableDescriptor:
         return f"{self.schema}{comment}{partition}\nWITH (\n{options}\n)"
 
     class Builder:
-        """Collects what a table has. All methods but `build` give the builder itself."""
+        """Builds a `TableDescriptor`. All methods except `build` return the builder itself."""
 
         def __init__(self) -> None:
             self._schema: Schema | None = None
@@ -118,7 +118,7 @@ class TableDescriptor:
         def format(
             self, format: str | FormatDescriptor, format_option: ConfigOption[str] | None = None
         ) -> TableDescriptor.Builder:
-            """Set the format and its options. `format_option`: which option has its name; `format` by default.
+            """Set the format and its options. `format_option`: the option that holds its name; `format` by default.
 
             Raises:
                 ValueError: if the key of `format_option` is not `format` and does not end in `.format`.
@@ -133,17 +133,17 @@ class TableDescriptor:
             return self
 
         def partitioned_by(self, *partition_keys: str) -> TableDescriptor.Builder:
-            """Set the columns by which the table is partitioned."""
+            """Set the partition columns."""
             self._partition_keys = partition_keys
             return self
 
         def comment(self, comment: str) -> TableDescriptor.Builder:
-            """Say what the table is."""
+            """Set the comment."""
             self._comment = comment
             return self
 
         def build(self) -> TableDescriptor:
-            """The table."""
+            """Build the table."""
             return TableDescriptor(self._schema, dict(self._options), self._partition_keys, self._comment)
 
 

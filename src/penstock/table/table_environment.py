@@ -1,4 +1,4 @@
-"""`TableEnvironment`: where a program makes tables, asks queries, and runs SQL."""
+"""`TableEnvironment`: the entry point for creating tables, querying them and running SQL."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ __all__ = ["StreamTableEnvironment", "TableEnvironment"]
 
 
 class TableEnvironment(CatalogMethods, FrameMethods):
-    """Tables by their names, queries over them, and SQL. Made by `create`.
+    """Named tables, queries over them, and SQL. Created by `create`.
 
     Args:
-        environment_settings: stream or batch, options, the names of the first catalog and database.
-        executor: what runs plans; without one they are only checked, planned and explained.
-        root: options of the program around, which hold where none is set here.
+        environment_settings: execution mode, options, and the names of the initial catalog and database.
+        executor: runs plans; without one, plans are only validated, planned and explained.
+        root: options of the enclosing program; they apply where none is set here.
     """
 
     def __init__(
@@ -68,34 +68,34 @@ class TableEnvironment(CatalogMethods, FrameMethods):
 
     @staticmethod
     def create(environment_settings: EnvironmentSettings | Configuration) -> TableEnvironment:
-        """An environment with these settings. Where they have none, `config.yaml` and `penstock run`'s options hold."""
+        """Create an environment; options that it does not set come from `config.yaml` and `penstock run`."""
         return TableEnvironment(_settings(environment_settings), _runtime(), default_configuration())
 
     def get_config(self) -> TableConfig:
-        """The options. A change holds for all that is planned later."""
+        """Return the options. A change applies to everything that is planned later."""
         return self._config
 
     # --- SQL ---------------------------------------------------------------------------------------------------------
 
     def execute_sql(self, stmt: str) -> TableResult:
-        """Run one statement of SQL: a query, INSERT, EXPLAIN, or one that changes or shows what there is.
+        """Run one SQL statement: a query, INSERT, EXPLAIN, or a statement that changes or shows metadata.
 
         Queries and INSERT start a job and return at once.
 
         Raises:
-            SqlParserError: if it is no SQL, or more than one statement.
-            ValidationError: if it cannot be planned, or names what is not there.
-            UnsupportedError: if Penstock does not do it.
+            SqlParserError: if it is not valid SQL, or more than one statement.
+            ValidationError: if it cannot be planned, or refers to an object that does not exist.
+            UnsupportedError: if Penstock does not support it.
         """
         with names_located(stmt):
             return run(self._session, parse_statement(stmt))
 
     def sql_query(self, query: str) -> Table:
-        """The table of a query in SQL. Nothing runs yet.
+        """Return the table that a SQL query describes. Nothing runs yet.
 
         Raises:
-            SqlParserError: if it is no SQL.
-            ValidationError: if it is no query, or cannot be planned.
+            SqlParserError: if it is not valid SQL.
+            ValidationError: if it is not a query, or cannot be planned.
         """
         statement = parse_statement(query)
         if not isinstance(statement, statements.QueryStatement):
@@ -107,21 +107,21 @@ class TableEnvironment(CatalogMethods, FrameMethods):
             return self._table(self._session.manager.analyser().result(statement.query))
 
     def explain_sql(self, stmt: str, *extra_details: ExplainDetail) -> str:
-        """How a query or an INSERT would run, as EXPLAIN shows it."""
+        """Return the plan of a query or an INSERT, as EXPLAIN shows it."""
         with names_located(stmt):
             return self._session.explain(plans_of(self._session, parse_statement(stmt)), _names(extra_details))
 
     def create_statement_set(self) -> StatementSet:
-        """A set of INSERTs that are one job, with nothing in it."""
+        """Create an empty set of INSERTs that run as one job."""
         return StatementSet(self._session)
 
     # --- tables ------------------------------------------------------------------------------------------------------
 
     def from_path(self, path: str) -> Table:
-        """A table or view by its path, such as `orders` or `` catalog.database.`my table` ``.
+        """Return a table or view by its path, such as `orders` or `` catalog.database.`my table` ``.
 
         Raises:
-            ValidationError: if there is none.
+            ValidationError: if it does not exist.
         """
         names = parse_path(path)
         found = self._session.manager.scan(names, ())
@@ -130,37 +130,38 @@ class TableEnvironment(CatalogMethods, FrameMethods):
         return self._table(found[0])
 
     def from_descriptor(self, descriptor: TableDescriptor) -> Table:
-        """A table of a connector, without a name."""
+        """Return an unnamed table of a connector."""
         found = self._session.manager.scan(anonymous_table(self._session, descriptor), ())
         assert found is not None
         return self._table(found[0])
 
     def from_elements(self, elements: Iterable[Any], schema: RowsSchema = None, verify_schema: bool = True) -> Table:
-        """A table of rows that the program has: tuples, lists, dicts or `Row`.
+        """Create a table from rows of the program: tuples, lists, dicts or `Row`.
 
         Args:
-            elements: the rows; with one type as the schema, single values.
-            schema: a ROW; or names of columns, whose types are those of the values (int is BIGINT, float DOUBLE, str
-                STRING, Decimal DECIMAL(38, 18), datetime TIMESTAMP_LTZ(6), …); or one type, for one column `value`;
-                None for columns `_1`, `_2` and so on.
-            verify_schema: whether each value must be of the class that its type asks for, and in its range. Text and
-                bytes must have the length of CHAR(n) and BINARY(n), and at most that of VARCHAR(n) and VARBINARY(n).
+            elements: the rows; single values if the schema is one type.
+            schema: a ROW; or column names, with types derived from the values (int is BIGINT, float DOUBLE, str STRING,
+                Decimal DECIMAL(38, 18), datetime TIMESTAMP_LTZ(6), …); or one type, for a single column `value`; None
+                for columns `_1`, `_2` and so on.
+            verify_schema: whether each value must have the class that its type requires, and be in its range. Text and
+                bytes must have exactly the length of CHAR(n) and BINARY(n), and at most that of VARCHAR(n) and
+                VARBINARY(n).
 
         Raises:
             TypeError: for a value that does not fit its type.
-            ValueError: where types cannot be found out, or a value is out of range, too long or too short.
+            ValueError: if types cannot be derived, or a value is out of range, too long or too short.
         """
         zone = zone_of(self._config.get_local_timezone())
         return self._table(rows_of_elements(elements, schema, verify_schema, zone))
 
     def create_temporary_view(self, view_path: str, table_or_data_stream: Any, *fields_or_schema: Any) -> None:
-        """Give a table a name, which hides others of its path and is gone with the program.
+        """Name a table for the lifetime of the program, hiding any permanent table or view at the same path.
 
-        With a stream: see `StreamTableEnvironment`.
+        For a stream, see `StreamTableEnvironment`.
 
         Raises:
-            ValidationError: if there is a temporary table or view of this path.
-            TypeError: if it is no table.
+            ValidationError: if a temporary table or view exists at this path.
+            TypeError: if it is not a table.
         """
         if not isinstance(table_or_data_stream, Table):
             raise WrongTypeError(
@@ -173,10 +174,10 @@ class TableEnvironment(CatalogMethods, FrameMethods):
         self._session.manager.create(parse_path(view_path), view, True)
 
     def create_view(self, view_path: str, table: Table, ignore_if_exists: bool = False) -> bool:
-        """Make a view of a table in a catalog. Returns whether it was not there before.
+        """Create a view of a table in a catalog. Returns whether it is new.
 
         Raises:
-            ValidationError: if there is one already, unless `ignore_if_exists` is set.
+            ValidationError: if it exists already, unless `ignore_if_exists` is set.
         """
         manager = self._session.manager
         names = parse_path(view_path)
@@ -224,22 +225,22 @@ class TableEnvironment(CatalogMethods, FrameMethods):
     # --- what functions need -----------------------------------------------------------------------------------------
 
     def add_python_file(self, file_path: str) -> None:
-        """Make a .py file, a .zip or .egg, or a directory with packages importable where functions run.
+        """Make a .py file, a .zip or .egg, or a directory of packages importable wherever functions run.
 
         Raises:
-            MissingPathError: if it is not there.
+            MissingPathError: if it does not exist.
         """
         self._append(PYTHON_FILES, _existing(file_path))
 
     def add_python_archive(self, archive_path: str, target_dir: str | None = None) -> None:
-        """Ship an archive (.zip, .tar.gz, .tgz, .jar) that is unpacked where functions run.
+        """Ship an archive (.zip, .tar.gz, .tgz, .jar) that is unpacked wherever functions run.
 
         Args:
             archive_path: the archive.
-            target_dir: the name under which functions find it; the file's own without one.
+            target_dir: the directory name that functions see; by default the file's own name.
 
         Raises:
-            MissingPathError: if it is not there.
+            MissingPathError: if it does not exist.
         """
         path = _existing(archive_path)
         self._append(PYTHON_ARCHIVES, path if target_dir is None else f"{path}#{target_dir}")
@@ -257,14 +258,14 @@ class TableEnvironment(CatalogMethods, FrameMethods):
 
 
 class StreamTableEnvironment(TableEnvironment, StreamMethods):
-    """A table environment beside streams, with which tables and streams become each other. Made by `create`."""
+    """A table environment that also converts between tables and streams. Created by `create`."""
 
     @staticmethod
     def create(  # type: ignore[override]
         stream_execution_environment: StreamExecutionEnvironment | EnvironmentSettings | None = None,
         environment_settings: EnvironmentSettings | None = None,
     ) -> StreamTableEnvironment:
-        """An environment beside that of streams, whose options it knows; without one, beside a new one."""
+        """Create an environment on top of a stream environment, whose options it inherits, by default a new one."""
         streams: Any = stream_execution_environment
         settings = environment_settings
         if isinstance(streams, EnvironmentSettings):
@@ -277,15 +278,16 @@ class StreamTableEnvironment(TableEnvironment, StreamMethods):
         return made
 
     def create_temporary_view(self, view_path: str, table_or_data_stream: Any, *fields_or_schema: Any) -> None:
-        """Give a table or a stream a name, which hides others of its path and is gone with the program.
+        """Name a table or a stream for the lifetime of the program, hiding any permanent table or view at the same
+        path.
 
         Args:
             view_path: the name.
             table_or_data_stream: a table, or a stream as for `from_data_stream`.
-            fields_or_schema: of a stream, as for `from_data_stream`.
+            fields_or_schema: for a stream, as for `from_data_stream`.
 
         Raises:
-            ValidationError: if there is a temporary table or view of this path, or the fields do not fit the stream.
+            ValidationError: if a temporary table or view exists at this path, or the fields do not fit the stream.
         """
         if isinstance(table_or_data_stream, DataStream):
             super().create_temporary_view(view_path, self.from_data_stream(table_or_data_stream, *fields_or_schema))
@@ -293,7 +295,7 @@ class StreamTableEnvironment(TableEnvironment, StreamMethods):
             super().create_temporary_view(view_path, table_or_data_stream, *fields_or_schema)
 
     def create_statement_set(self) -> StatementSet:
-        """A set of INSERTs that are one job, with nothing in it, or that become part of the program of streams."""
+        """Create an empty set of INSERTs that run as one job or are attached to the stream program."""
         return StatementSet(self._session, self._attach)
 
 

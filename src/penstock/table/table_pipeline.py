@@ -1,4 +1,4 @@
-"""`TablePipeline`: rows of a table on their way into another, not yet started."""
+"""`TablePipeline`: an INSERT from one table into another that has not started yet."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["TablePipeline"]
 
 
 class TablePipeline:
-    """Rows of a table on their way into another. `Table.insert_into` makes it; `execute` starts it."""
+    """An INSERT into a table. `Table.insert_into` creates it; `execute` starts it."""
 
     def __init__(self, plan: Write, session: TableSession) -> None:
         self._plan = plan
@@ -21,23 +21,23 @@ class TablePipeline:
 
     @property
     def plan(self) -> Write:
-        """The plan that fills the table."""
+        """The plan that writes into the table."""
         return self._plan
 
     def execute(self) -> TableResult:
-        """Start the job that fills the table."""
+        """Start the job that writes into the table."""
         return self._session.write([self._plan])
 
     def explain(self, *extra_details: ExplainDetail) -> str:
-        """How the job would run, as EXPLAIN shows it."""
+        """Return the job's plan, as EXPLAIN shows it."""
         return self._session.explain([self._plan], [detail.name for detail in extra_details])
 
     def print_explain(self, *extra_details: ExplainDetail) -> None:
-        """Print how the job would run."""
+        """Print the job's plan."""
         sys.stdout.write(self.explain(*extra_details) + "\n")
 
     def get_sink_identifier(self) -> str | None:
-        """The path of the table that is filled; None for one without a name."""
+        """Return the path of the target table; None if it has no name."""
         if self._plan.path[2].startswith("*anonymous_"):
             return None
         return ".".join(self._plan.path)

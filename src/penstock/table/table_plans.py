@@ -1,4 +1,4 @@
-"""Plans of the Table API: its operations as the queries that SQL has for them, over plans that are there."""
+"""Plans of the Table API: builds its operations on existing plans, as the equivalent SQL queries."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from penstock.table.window import GroupWindow, OverWindow
 
 @dataclass(frozen=True, slots=True)
 class Plans:
-    """Makes plans with the tables, functions and options that a manager knows. All methods are pure."""
+    """Builds plans from the tables, functions and options that a catalog manager knows. All methods are pure."""
 
     manager: CatalogManager
 
@@ -39,23 +39,23 @@ class Plans:
         return QueryAnalyser(self.manager, MethodCalls(self.manager.calls()))
 
     def calls(self) -> Calls:
-        """What makes calls of functions."""
+        """Return the builder of function calls."""
         return self._analyser().calls
 
     def scalars(self, plan: Node) -> ScalarAnalyser:
-        """What finds the types of expressions over the columns of a plan."""
+        """Return an analyser that types expressions over the columns of a plan."""
         analyser = self._analyser()
         return ScalarAnalyser(scope_of(plan, analyser.calls), analyser.calls)
 
     def changelog(self, function: str, plan: Node, arguments: Sequence[object]) -> Node:
-        """The plan of FROM_CHANGELOG or TO_CHANGELOG (`function`) of a plan."""
+        """Apply FROM_CHANGELOG or TO_CHANGELOG (`function`) to a plan."""
         call = syntax.Call(function, (syntax.TableArgument(PlannedQuery(plan)), *map(node_of, arguments)), (function,))
         return changelog_table(call, self._analyser())
 
     # --- columns -----------------------------------------------------------------------------------------------------
 
     def items(self, plan: Node, fields: Sequence[object]) -> list[SelectItem]:
-        """The columns that fields stand for, each with its name."""
+        """Return the columns that `fields` expand to, each with its name."""
 
         def type_of(node: syntax.Expression) -> DataType:
             return self.scalars(plan).typed(node).type
@@ -63,7 +63,7 @@ class Plans:
         return selected(fields, plan.schema.names, type_of, self.calls())
 
     def select(self, plan: Node, fields: Sequence[object], windows: Sequence[OverWindow] = ()) -> Node:
-        """The columns of fields; aggregates over `windows`, or over all rows."""
+        """Select `fields`; aggregates range over `windows`, or over all rows."""
         named = tuple((window.name, window.specification) for window in windows)
         return self._selected(self.items(plan, fields), _rows(plan), windows=named)
 
@@ -77,7 +77,7 @@ class Plans:
         return self._analyser().query(relations.Select(tuple(items), source, group=group, windows=windows))
 
     def added(self, plan: Node, fields: Sequence[object], replaces: bool) -> Node:
-        """All columns and those of fields; with `replaces`, these take the place of columns of the same name."""
+        """Add columns; with `replaces`, a new column replaces the existing one of the same name."""
         items = self.items(plan, ["*", *fields] if not replaces else ["*"])
         if replaces:
             for item in self.items(plan, fields):
@@ -89,7 +89,7 @@ class Plans:
         return self._selected(items, _rows(plan))
 
     def renamed(self, plan: Node, names: Sequence[str]) -> Node:
-        """The same columns under other names; those that have none keep their own."""
+        """Rename the leading columns; the remaining columns keep their names."""
         if len(names) > len(plan.schema):
             raise ValidationError(
                 f"Aliasing more fields than we actually have: {len(names)} names, and the table has {len(plan.schema)}"
@@ -99,7 +99,7 @@ class Plans:
         return project(plan, plan.schema.fields(), [*names, *plan.schema.names[len(names) :]])
 
     def columns_renamed(self, plan: Node, fields: Sequence[object]) -> Node:
-        """The same columns, some under the names that fields give them."""
+        """Rename the columns that `fields` alias."""
         new = {}
         for field in map(operand_of, fields):
             if not isinstance(field._node, syntax.Reference) or len(field._names) != 1:
@@ -110,7 +110,7 @@ class Plans:
         return self.renamed(plan, [new.get(name, name) for name in plan.schema.names])
 
     def dropped(self, plan: Node, fields: Sequence[object]) -> Node:
-        """All columns but these."""
+        """Drop columns."""
         names = set()
         for field in expanded(fields, plan.schema.names):
             if not isinstance(field._node, syntax.Reference):
@@ -122,7 +122,7 @@ class Plans:
     # --- rows --------------------------------------------------------------------------------------------------------
 
     def filtered(self, plan: Node, condition: object) -> Node:
-        """The rows for which a condition holds."""
+        """Keep the rows for which a condition is true."""
         names = plan.schema.names
 
         def are_keys(one: str, other: str) -> bool:
@@ -132,11 +132,11 @@ class Plans:
         return self._analyser().filtered(plan, join_condition(operand_of(condition)._node, are_keys))
 
     def distinct(self, plan: Node) -> Node:
-        """Each row once."""
+        """Remove duplicate rows."""
         return Distinct(schema=plan.schema, input=plan)
 
     def ordered(self, plan: Node, fields: Sequence[object]) -> Node:
-        """Rows in order."""
+        """Sort the rows."""
         if not fields:
             raise ValidationError("order_by takes at least one expression")
         items = [
@@ -150,14 +150,14 @@ class Plans:
         return self._analyser().query(relations.Ordered(query, tuple(items)))
 
     def offset(self, plan: Node, rows: int) -> Node:
-        """All rows but the first so many."""
+        """Skip the first `rows` rows."""
         _check_count("offset", rows)
         if isinstance(plan, Sort) and not plan.offset and plan.fetch is None:
             return replace(plan, offset=rows)
         return Sort(schema=plan.schema, input=plan, offset=rows)
 
     def fetch(self, plan: Node, rows: int) -> Node:
-        """The first so many rows."""
+        """Keep the first `rows` rows."""
         _check_count("fetch", rows)
         if isinstance(plan, Sort) and plan.fetch is None:
             return replace(plan, fetch=rows)
@@ -166,7 +166,7 @@ class Plans:
     # --- several tables ----------------------------------------------------------------------------------------------
 
     def joined(self, left: Node, right: Node, join_type: str, condition: object | None) -> Node:
-        """Pairs of rows for which a condition is true, if there is one."""
+        """Join two tables, on a condition if there is one."""
         both = sorted(set(left.schema.names) & set(right.schema.names))
         if both:
             raise ValidationError(
@@ -181,26 +181,26 @@ class Plans:
         return self.related(relations.Join(_rows(left), _rows(right), join_type), condition)
 
     def related(self, join: relations.Join, condition: object | None) -> Node:
-        """A join, for which a condition is true if there is one."""
+        """Plan a join, on a condition if there is one."""
         node = None if condition is None else operand_of(condition)._node
         return self._analyser().relations.scope(replace(join, condition=node), None).plan
 
     def combined(self, left: Node, right: Node, operator: str, is_all: bool) -> Node:
-        """UNION, INTERSECT or EXCEPT (`operator`)."""
+        """Combine two tables by UNION, INTERSECT or EXCEPT (`operator`)."""
         calls = MethodCalls(self.manager.calls())
         return set_operation(operator, (left, right), is_all, self._analyser().query, calls)
 
     # --- groups ------------------------------------------------------------------------------------------------------
 
     def grouped(self, plan: Node, keys: Sequence[Operand], fields: Sequence[object]) -> Node:
-        """A row for each group."""
+        """Group by keys, with one row for each group."""
         items = _with_keys(self.items(plan, fields), keys)
         return self._selected(items, _rows(plan), tuple(GroupItem("SET", (_no_place(key._node),)) for key in keys))
 
     def window_grouped(
         self, plan: Node, window: GroupWindow, keys: Sequence[Operand], fields: Sequence[object]
     ) -> Node:
-        """A row for each group in each window."""
+        """Group by keys and window, with one row for each group and window."""
         time = plan.schema.names.index(_known(window.time.path[0], plan))
         parts: set[str] = set()
         items = [
@@ -236,13 +236,13 @@ def _check_count(what: str, rows: int) -> None:
 
 
 def _no_place(node: syntax.Expression) -> syntax.Expression:
-    """In SQL a number is the place of a column where rows are grouped or ordered; here it is a number."""
+    """Type a number literal: a column's position in SQL's GROUP BY and ORDER BY, here the number itself."""
     found = constant(node) if isinstance(node, syntax.NumberLiteral) else None
     return node if found is None else syntax.TypedLiteral(found.value, found.type)
 
 
 def _with_keys(items: Iterable[SelectItem], keys: Sequence[Operand]) -> list[SelectItem]:
-    """What is selected, with keys that have a name of their own put in where they are named."""
+    """Replace references to named keys in the select list by the keys' expressions."""
     named = {key._names[0]: key._node for key in keys if key._names}
 
     def change(node: syntax.Expression) -> Iterable[syntax.Expression] | None:
@@ -253,7 +253,7 @@ def _with_keys(items: Iterable[SelectItem], keys: Sequence[Operand]) -> list[Sel
 
 
 def _of_window(node: syntax.Expression, window: GroupWindow, parts: set[str]) -> syntax.Expression:
-    """An expression with columns in place of the parts of a window, which are added to `parts`."""
+    """Replace window properties in an expression by columns, and add them to `parts`."""
 
     def change(one: syntax.Expression) -> Iterable[syntax.Expression] | None:
         if not isinstance(one, syntax.Call) or one.name not in WINDOW_PARTS:

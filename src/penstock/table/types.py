@@ -1,4 +1,4 @@
-"""Types of columns for programs: `DataTypes` makes them, under PyFlink's names."""
+"""Column types: `DataTypes` creates them, under PyFlink's names."""
 
 from __future__ import annotations
 
@@ -75,14 +75,14 @@ __all__ = [
 
 
 class Resolution(NamedTuple):
-    """A field of an interval, and its digits: those of years and days, or of fractions of a second."""
+    """A field of an interval and its precision: digits of years and days, or of fractional seconds."""
 
     unit: str
     precision: int | None = None
 
 
 class DataTypes:
-    """Makes types. Each method has SQL's name of the type; `nullable` says whether NULL is among its values."""
+    """Creates types. Each method has the SQL name of its type; `nullable` says whether the type includes NULL."""
 
     @staticmethod
     def NULL() -> NullType:
@@ -91,7 +91,7 @@ class DataTypes:
 
     @staticmethod
     def CHAR(length: int, nullable: bool = True) -> CharType:
-        """Text of just `length` characters."""
+        """Text of exactly `length` characters."""
         return CharType(length, nullable)
 
     @staticmethod
@@ -111,7 +111,7 @@ class DataTypes:
 
     @staticmethod
     def BINARY(length: int, nullable: bool = True) -> BinaryType:
-        """Just `length` bytes."""
+        """Exactly `length` bytes."""
         return BinaryType(length, nullable)
 
     @staticmethod
@@ -126,62 +126,62 @@ class DataTypes:
 
     @staticmethod
     def DECIMAL(precision: int, scale: int, nullable: bool = True) -> DecimalType:
-        """A decimal number of `precision` digits in all (1 to 38), of which `scale` are a fraction."""
+        """A decimal number of `precision` digits in total (1 to 38), `scale` of them after the decimal point."""
         return DecimalType(precision, scale, nullable)
 
     @staticmethod
     def TINYINT(nullable: bool = True) -> TinyIntType:
-        """A whole number of one byte."""
+        """A one-byte integer."""
         return TinyIntType(nullable)
 
     @staticmethod
     def SMALLINT(nullable: bool = True) -> SmallIntType:
-        """A whole number of two bytes."""
+        """A two-byte integer."""
         return SmallIntType(nullable)
 
     @staticmethod
     def INT(nullable: bool = True) -> IntType:
-        """A whole number of four bytes."""
+        """A four-byte integer."""
         return IntType(nullable)
 
     @staticmethod
     def BIGINT(nullable: bool = True) -> BigIntType:
-        """A whole number of eight bytes."""
+        """An eight-byte integer."""
         return BigIntType(nullable)
 
     @staticmethod
     def FLOAT(nullable: bool = True) -> FloatType:
-        """A floating-point number of four bytes."""
+        """A four-byte floating-point number."""
         return FloatType(nullable)
 
     @staticmethod
     def DOUBLE(nullable: bool = True) -> DoubleType:
-        """A floating-point number of eight bytes."""
+        """An eight-byte floating-point number."""
         return DoubleType(nullable)
 
     @staticmethod
     def DATE(nullable: bool = True) -> DateType:
-        """A day."""
+        """A calendar date."""
         return DateType(nullable)
 
     @staticmethod
     def TIME(precision: int = 0, nullable: bool = True) -> TimeType:
-        """A time of day with `precision` digits of fractions of a second, 0 to 9."""
+        """A time of day with `precision` digits of fractional seconds, 0 to 9."""
         return TimeType(precision, nullable)
 
     @staticmethod
     def TIMESTAMP(precision: int = 6, nullable: bool = True) -> TimestampType:
-        """A day and a time of day, without a time zone."""
+        """A date and a time of day, without a time zone."""
         return TimestampType(precision, nullable)
 
     @staticmethod
     def TIMESTAMP_WITH_LOCAL_TIME_ZONE(precision: int = 6, nullable: bool = True) -> LocalZonedTimestampType:
-        """A moment, which reads in the session's time zone."""
+        """An instant, displayed in the session's time zone."""
         return LocalZonedTimestampType(precision, nullable)
 
     @staticmethod
     def TIMESTAMP_LTZ(precision: int = 6, nullable: bool = True) -> LocalZonedTimestampType:
-        """As `TIMESTAMP_WITH_LOCAL_TIME_ZONE`."""
+        """A synonym of `TIMESTAMP_WITH_LOCAL_TIME_ZONE`."""
         return LocalZonedTimestampType(precision, nullable)
 
     @staticmethod
@@ -196,7 +196,7 @@ class DataTypes:
 
     @staticmethod
     def MAP(key_type: DataType, value_type: DataType, nullable: bool = True) -> MapType:
-        """Keys, and a value for each."""
+        """A map from keys to values."""
         return MapType(key_type, value_type, nullable)
 
     @staticmethod
@@ -206,12 +206,12 @@ class DataTypes:
 
     @staticmethod
     def MULTISET(element_type: DataType, nullable: bool = True) -> MultisetType:
-        """Elements of one type, each with the number of times that it is there."""
+        """Elements of one type, each with its number of occurrences."""
         return MultisetType(element_type, nullable)
 
     @staticmethod
     def ROW(row_fields: Sequence[RowField | DataType] = (), nullable: bool = True) -> RowType:
-        """Fields, made by `FIELD`; types alone get the names f0, f1 and so on."""
+        """Fields, created by `FIELD`; types alone are named f0, f1 and so on."""
         fields = [
             field if isinstance(field, RowField) else RowField(f"f{index}", field)
             for index, field in enumerate(row_fields)
@@ -227,7 +227,7 @@ class DataTypes:
 
     @staticmethod
     def SECOND(precision: int = 6) -> Resolution:
-        """Seconds with `precision` digits of fractions, 0 to 9; for `INTERVAL`."""
+        """Seconds with `precision` digits of fractional seconds, 0 to 9; for `INTERVAL`."""
         return Resolution("SECOND", precision)
 
     @staticmethod
@@ -257,7 +257,7 @@ class DataTypes:
 
     @staticmethod
     def INTERVAL(upper_resolution: Resolution, lower_resolution: Resolution | None = None) -> DataType:
-        """A length of time from one field down to another: years and months, or days to seconds."""
+        """A length of time from one field to another: years to months, or days to seconds."""
         words = (
             upper_resolution.unit if lower_resolution is None else f"{upper_resolution.unit} TO {lower_resolution.unit}"
         )

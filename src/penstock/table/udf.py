@@ -1,7 +1,7 @@
-"""Functions of the program in tables, under the names of `pyflink.table.udf`.
+"""User-defined functions for tables, under the names of `pyflink.table.udf`.
 
-Make a function with `udf`, `udtf`, `udaf` or `udtaf`, as a call or as a decorator. Call it in the Table API with
-columns, or register it by `create_temporary_function` and call it in SQL by its name.
+Create a function with `udf`, `udtf`, `udaf` or `udtaf`, as a call or as a decorator. Call it on columns in the Table
+API, or register it with `create_temporary_function` and call it by name in SQL.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ __all__ = [
 
 
 class UserDefinedFunctionWrapper:
-    """A function that can be called with columns, and registered under a name."""
+    """A function that can be called on columns and registered under a name."""
 
     def __init__(self, definition: UserFunction) -> None:
         self.definition = definition
@@ -60,12 +60,12 @@ class UserDefinedFunctionWrapper:
         self.__doc__ = runs.eval.__doc__ if hasattr(runs, "eval") else type(runs).__doc__
 
     def __call__(self, *args: object) -> Expression:
-        """A call of the function: `add(col("a"), 1)`. Values of Python become literals."""
+        """Build a call of the function: `add(col("a"), 1)`. Python values become literals."""
         call = inline_call(self.definition, tuple(map(node_of, args)))
         return Expression(call, self._aliases)
 
     def alias(self, *alias_names: str) -> Self:
-        """The function with names for the columns that it gives."""
+        """Return the function with names for its result columns."""
         found = type(self)(self.definition)
         found._aliases = alias_names
         return found
@@ -75,15 +75,15 @@ class UserDefinedFunctionWrapper:
 
 
 class UserDefinedScalarFunctionWrapper(UserDefinedFunctionWrapper):
-    """What `udf` makes."""
+    """A scalar function, created by `udf`."""
 
 
 class UserDefinedTableFunctionWrapper(UserDefinedFunctionWrapper):
-    """What `udtf` makes."""
+    """A table function, created by `udtf`."""
 
 
 class UserDefinedAggregateFunctionWrapper(UserDefinedFunctionWrapper):
-    """What `udaf` and `udtaf` make."""
+    """An aggregate or table aggregate function, created by `udaf` or `udtaf`."""
 
 
 @overload
@@ -112,23 +112,22 @@ def udf(
     name: str | None = None,
     func_type: str = "general",
 ) -> Any:
-    """Make a scalar function, which gives one value for each row. Without `f` it is a decorator.
+    """Create a scalar function, which returns one value for each row. Without `f` it is a decorator.
 
     Args:
-        f: a function, a lambda, a `functools.partial`, or an object of a class that derives from `ScalarFunction` or
-            `AsyncScalarFunction`. With `async def` the calls of a batch wait together.
-        input_types: to which operands are cast: a type, or one for each; None to take all as they are.
-        result_type: of the value, one of `DataTypes` or its text (`"BIGINT"`); None for the one that the annotations
-            say.
-        deterministic: whether the same operands give the same value each time; True unless it is said.
-        name: what messages and plans call it; None for its own name.
+        f: a function, a lambda, a `functools.partial`, or an instance of a subclass of `ScalarFunction` or
+            `AsyncScalarFunction`. With `async def`, the calls of a batch run concurrently.
+        input_types: the types that operands are cast to: one type, or one for each; None to pass operands uncast.
+        result_type: the type of the value, one of `DataTypes` or its text (`"BIGINT"`); None for the annotated type.
+        deterministic: whether the same operands always give the same value; True by default.
+        name: the name in messages and plans; None for the function's own name.
         func_type: `general` for values row by row, `pandas` for a `pandas.Series` of each operand, `arrow` for a
-            `pyarrow.Array` of each (Penstock's own); the last two return one of the same length.
+            `pyarrow.Array` of each (specific to Penstock); the last two return one of the same length.
 
     Raises:
-        TypeError: if it is no function, or a type is none.
+        TypeError: if `f` is not a function, or a type is invalid.
         ValueError: for an unknown `func_type`.
-        ValidationError: if nothing says the type of its value.
+        ValidationError: if the result type is neither given nor annotated.
     """
     if f is None:
         return functools.partial(
@@ -165,23 +164,23 @@ def udtf(
     deterministic: bool | None = None,
     name: str | None = None,
 ) -> Any:
-    """Make a table function, which gives any number of rows for each row. Without `f` it is a decorator.
+    """Create a table function, which returns any number of rows for each row. Without `f` it is a decorator.
 
-    It gives a list, a range or an iterator of rows, or one row, or None for none. A row is a tuple or a `Row`; with one
-    column it may be the value itself.
+    It returns a list, a range or an iterator of rows, or a single row, or None for no rows. A row is a tuple or a
+    `Row`; with one column it may be the value itself.
 
     Args:
-        f: a function, a lambda, a `functools.partial`, or an object of a class that derives from `TableFunction`.
-        input_types: to which operands are cast: a type, or one for each; None to take all as they are.
-        result_types: of the columns: a type for each, or a ROW, or one type for the only column; as `DataTypes` or
-            text; None for those that the annotations say, such as `Iterator[tuple[int, str]]`. Columns without a name
-            are `f0`, `f1` and so on.
-        deterministic: whether the same operands give the same rows each time; True unless it is said.
-        name: what messages and plans call it; None for its own name.
+        f: a function, a lambda, a `functools.partial`, or an instance of a subclass of `TableFunction`.
+        input_types: the types that operands are cast to: one type, or one for each; None to pass operands uncast.
+        result_types: the column types: a type for each, or a ROW, or one type for the only column, as `DataTypes` or
+            text; None for the annotated types, such as `Iterator[tuple[int, str]]`. Columns without a name are `f0`,
+            `f1` and so on.
+        deterministic: whether the same operands always give the same rows; True by default.
+        name: the name in messages and plans; None for the function's own name.
 
     Raises:
-        TypeError: if it is no function, or a type is none.
-        ValidationError: if nothing says the types of its columns.
+        TypeError: if `f` is not a function, or a type is invalid.
+        ValidationError: if the column types are neither given nor annotated.
         NotImplementedError: if it is asynchronous.
     """
     if f is None:
@@ -220,25 +219,25 @@ def udaf(
     name: str | None = None,
     func_type: str = "general",
 ) -> Any:
-    """Make an aggregate function, which gives one value for all rows of a group. Without `f` it is a decorator.
+    """Create an aggregate function, which returns one value for all rows of a group. Without `f` it is a decorator.
 
     Args:
-        f: an object of a class that derives from `AggregateFunction`; with another `func_type` than `general` also a
-            function, a lambda or a `functools.partial`, which gets all rows at once.
-        input_types: to which operands are cast: a type, or one for each; None to take all as they are.
-        result_type: of the value, one of `DataTypes` or its text (`"BIGINT"`); None for what `get_result_type` or the
-            annotation says.
-        accumulator_type: of the accumulator; it may be left out, because accumulators are pickled.
-        deterministic: whether the same rows give the same value each time; True unless it is said.
-        name: what messages and plans call it; None for its own name.
-        func_type: `general` for accumulators that are kept up row by row, `pandas` for a `pandas.Series` of all values
-            of each operand, `arrow` for a `pyarrow.Array` of each (Penstock's own). In streams the last two go over
-            windows alone.
+        f: an instance of a subclass of `AggregateFunction`; if `func_type` is not `general`, also a function, a lambda
+            or a `functools.partial`, which gets all rows at once.
+        input_types: the types that operands are cast to: one type, or one for each; None to pass operands uncast.
+        result_type: the type of the value, one of `DataTypes` or its text (`"BIGINT"`); None for the type from
+            `get_result_type` or the annotation.
+        accumulator_type: the type of the accumulator; optional, because accumulators are pickled.
+        deterministic: whether the same rows always give the same value; True by default.
+        name: the name in messages and plans; None for the function's own name.
+        func_type: `general` for accumulators updated row by row, `pandas` for a `pandas.Series` of all values of each
+            operand, `arrow` for a `pyarrow.Array` of each (specific to Penstock). In streams the last two support
+            windows only.
 
     Raises:
-        TypeError: if it is no aggregate function, or a type is none.
+        TypeError: if `f` is not an aggregate function, or a type is invalid.
         ValueError: for an unknown `func_type`.
-        ValidationError: if nothing says the type of its value.
+        ValidationError: if the result type is neither given nor annotated.
     """
     if f is None:
         return functools.partial(
@@ -264,23 +263,23 @@ def udtaf(
     name: str | None = None,
     func_type: str = "general",
 ) -> Any:
-    """Make a table aggregate function, which gives any number of rows for all rows of a group.
+    """Create a table aggregate function, which returns any number of rows for all rows of a group.
 
     Args:
-        f: an object of a class that derives from `TableAggregateFunction`.
-        input_types: to which operands are cast: a type, or one for each; None to take all as they are.
-        result_type: of the columns: a ROW, a type for each, or one type for the only column, as `DataTypes` or text;
-            None for what `get_result_type` or the annotation of `emit_value` says. Columns without a name are `f0`,
-            `f1` and so on.
-        accumulator_type: of the accumulator; it may be left out, because accumulators are pickled.
-        deterministic: whether the same rows give the same rows each time; True unless it is said.
-        name: what messages and plans call it; None for its own name.
-        func_type: `general`, the only one there is.
+        f: an instance of a subclass of `TableAggregateFunction`.
+        input_types: the types that operands are cast to: one type, or one for each; None to pass operands uncast.
+        result_type: the column types: a ROW, a type for each, or one type for the only column, as `DataTypes` or text;
+            None for the types from `get_result_type` or the annotation of `emit_value`. Columns without a name are
+            `f0`, `f1` and so on.
+        accumulator_type: the type of the accumulator; optional, because accumulators are pickled.
+        deterministic: whether the same rows always give the same rows; True by default.
+        name: the name in messages and plans; None for the function's own name.
+        func_type: only `general` is supported.
 
     Raises:
-        TypeError: if it is no table aggregate function, or a type is none.
+        TypeError: if `f` is not a table aggregate function, or a type is invalid.
         ValueError: for another `func_type`.
-        ValidationError: if nothing says the types of its columns.
+        ValidationError: if the column types are neither given nor annotated.
     """
     if f is None:
         return functools.partial(
@@ -298,7 +297,7 @@ def udtaf(
 
 
 def wrapper_of(function: object) -> UserDefinedFunctionWrapper:
-    """What `udf` and its like have made. Raises `TypeError` for anything else."""
+    """Return the wrapper that `udf`, `udtf`, `udaf` or `udtaf` created. Raises `TypeError` for any other object."""
     if not isinstance(function, UserDefinedFunctionWrapper):
         raise WrongTypeError(f"a function is one that udf, udtf, udaf or udtaf made, not {function!r}")
     return function

@@ -1,4 +1,4 @@
-"""Windows of the Table API: those that rows are grouped by, and those over which aggregates go."""
+"""Windows of the Table API: group windows and OVER windows."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class GroupWindow:
-    """A window that rows are grouped by. Made by `Tumble`, `Slide` and `Session`.
+    """A window to group rows by. Created by `Tumble`, `Slide` and `Session`.
 
-    `function`: what SQL calls it; `sizes` are its arguments: size; slide and size; gap.
+    `function`: its SQL name; `sizes`: its arguments, which are size; slide and size; or gap.
     """
 
     function: str
@@ -72,7 +72,7 @@ class _OnTime:
         self._parts = function, sizes, time
 
     def alias(self, alias: str) -> GroupWindow:
-        """The window under a name, by which `group_by` and `select` know it."""
+        """Name the window, so that `group_by` and `select` can refer to it."""
         return GroupWindow(*self._parts, alias)
 
 
@@ -80,92 +80,92 @@ class _OnTime:
 
 
 class Tumble:
-    """Windows of one length, each of which begins where the one before ends."""
+    """Tumbling windows: windows of fixed size, each starting where the previous one ends."""
 
     @classmethod
     def over(cls, size: Expression) -> TumbleWithSize:
-        """Windows of this length: `Tumble.over(lit(10).minutes)`."""
+        """Set the size: `Tumble.over(lit(10).minutes)`."""
         return TumbleWithSize(_size(size))
 
 
 class TumbleWithSize:
-    """A tumbling window; `on` says on which time."""
+    """A tumbling window; `on` sets its time column."""
 
     def __init__(self, size: syntax.Expression) -> None:
         self._size = size
 
     def on(self, time_field: Expression) -> TumbleWithSizeOnTime:
-        """The column that has the time: a time attribute, or in batch any point in time."""
+        """Set the time column: a time attribute, or in batch any point in time."""
         return TumbleWithSizeOnTime("TUMBLE", (self._size,), _time(time_field))
 
 
 class TumbleWithSizeOnTime(_OnTime):
-    """A tumbling window; `alias` gives it a name."""
+    """A tumbling window; `alias` sets its name."""
 
 
 # --- windows that overlap --------------------------------------------------------------------------------------------
 
 
 class Slide:
-    """Windows of one length that begin at regular times, so that a row may be in several."""
+    """Sliding windows: windows of fixed size that start at regular intervals, so that a row may be in several."""
 
     @classmethod
     def over(cls, size: Expression) -> SlideWithSize:
-        """Windows of this length: `Slide.over(lit(10).minutes)`."""
+        """Set the size: `Slide.over(lit(10).minutes)`."""
         return SlideWithSize(_size(size))
 
 
 class SlideWithSize:
-    """A sliding window; `every` says how far apart they begin."""
+    """A sliding window; `every` sets the interval between windows."""
 
     def __init__(self, size: syntax.Expression) -> None:
         self._size = size
 
     def every(self, slide: Expression) -> SlideWithSizeAndSlide:
-        """The time from the beginning of one window to that of the next."""
+        """Set the interval between the starts of two windows."""
         return SlideWithSizeAndSlide(self._size, _size(slide))
 
 
 class SlideWithSizeAndSlide:
-    """A sliding window; `on` says on which time."""
+    """A sliding window; `on` sets its time column."""
 
     def __init__(self, size: syntax.Expression, slide: syntax.Expression) -> None:
         self._sizes = slide, size
 
     def on(self, time_field: Expression) -> SlideWithSizeAndSlideOnTime:
-        """The column that has the time: a time attribute, or in batch any point in time."""
+        """Set the time column: a time attribute, or in batch any point in time."""
         return SlideWithSizeAndSlideOnTime("HOP", self._sizes, _time(time_field))
 
 
 class SlideWithSizeAndSlideOnTime(_OnTime):
-    """A sliding window; `alias` gives it a name."""
+    """A sliding window; `alias` sets its name."""
 
 
 # --- windows with a gap after them -----------------------------------------------------------------------------------
 
 
 class Session:
-    """Windows that last as long as rows follow each other; a gap without any row ends one."""
+    """Session windows: windows that last as long as rows keep arriving, and end after a gap without rows."""
 
     @classmethod
     def with_gap(cls, gap: Expression) -> SessionWithGap:
-        """Windows that a gap of this length ends: `Session.with_gap(lit(10).minutes)`."""
+        """Set the gap that ends a session: `Session.with_gap(lit(10).minutes)`."""
         return SessionWithGap(_size(gap))
 
 
 class SessionWithGap:
-    """A session window; `on` says on which time."""
+    """A session window; `on` sets its time column."""
 
     def __init__(self, gap: syntax.Expression) -> None:
         self._gap = gap
 
     def on(self, time_field: Expression) -> SessionWithGapOnTime:
-        """The column that has the time: a time attribute, or in batch any point in time."""
+        """Set the time column: a time attribute, or in batch any point in time."""
         return SessionWithGapOnTime("SESSION", (self._gap,), _time(time_field))
 
 
 class SessionWithGapOnTime(_OnTime):
-    """A session window; `alias` gives it a name."""
+    """A session window; `alias` sets its name."""
 
 
 # --- windows over which aggregates go --------------------------------------------------------------------------------
@@ -173,70 +173,70 @@ class SessionWithGapOnTime(_OnTime):
 
 @dataclass(frozen=True, slots=True)
 class OverWindow:
-    """Rows around each row, over which aggregates go. Made by `Over`."""
+    """A window of rows around each row, for aggregates. Created by `Over`."""
 
     name: str
     specification: WindowSpecification
 
 
 class Over:
-    """Begins a window over which aggregates go."""
+    """The entry point for defining an OVER window."""
 
     @classmethod
     def partition_by(cls, *partition_by: Expression) -> OverWindowPartitioned:
-        """Only rows that have the same of these are in one window."""
+        """Partition the rows: only rows with equal values of these expressions share a window."""
         return OverWindowPartitioned(tuple(_node(one, "what a window is partitioned by") for one in partition_by))
 
     @classmethod
     def order_by(cls, order_by: Expression) -> OverWindowPartitionedOrdered:
-        """All rows are in one partition, in this order."""
+        """Order the rows in a single partition."""
         return OverWindowPartitioned(()).order_by(order_by)
 
 
 class OverWindowPartitioned:
-    """A window with its partition; `order_by` says in which order its rows are."""
+    """A partitioned window; `order_by` sets the order of its rows."""
 
     def __init__(self, partition: tuple[syntax.Expression, ...]) -> None:
         self._partition = partition
 
     def order_by(self, order_by: Expression) -> OverWindowPartitionedOrdered:
-        """The order of rows in a window: in a stream, a time attribute."""
+        """Set the order of the rows: in a stream, by a time attribute."""
         item = OrderItem(_node(order_by, "what a window is ordered by"), order_by._is_descending is True)
         return OverWindowPartitionedOrdered(WindowSpecification(partition=self._partition, order=(item,)))
 
 
 class OverWindowPartitionedOrdered:
-    """A window from the first row of its partition to the current one, unless `preceding` says otherwise."""
+    """A window from the first row of its partition to the current one, unless `preceding` sets another start."""
 
     def __init__(self, specification: WindowSpecification) -> None:
         self._specification = specification
 
     def preceding(self, preceding: Expression) -> OverWindowPartitionedOrderedPreceding:
-        """Where the window begins: so much time, or so many rows, before the current row, or `UNBOUNDED_ROW`."""
+        """Set the start of the window: a time or a number of rows before the current row, or `UNBOUNDED_ROW`."""
         unit, lower = _bound(preceding, "PRECEDING")
         begun = replace(self._specification, unit=unit, lower=lower, upper=Bound("CURRENT ROW"))
         return OverWindowPartitionedOrderedPreceding(begun)
 
     def alias(self, alias: str) -> OverWindow:
-        """The window under a name, by which `over` knows it."""
+        """Name the window, so that `over` can refer to it."""
         return OverWindow(alias, self._specification)
 
 
 class OverWindowPartitionedOrderedPreceding:
-    """A window that ends at the current row, unless `following` says otherwise."""
+    """A window that ends at the current row, unless `following` sets another end."""
 
     def __init__(self, specification: WindowSpecification) -> None:
         self._specification = specification
 
     def following(self, following: Expression) -> OverWindowPartitionedOrderedPreceding:
-        """Where the window ends: so much time, or so many rows, after the current row, or at it."""
+        """Set the end of the window: a time or a number of rows after the current row, or the current row itself."""
         unit, upper = _bound(following, "FOLLOWING")
         if unit != self._specification.unit:
             raise ValidationError("the beginning and the end of a window must both count rows, or both time")
         return OverWindowPartitionedOrderedPreceding(replace(self._specification, upper=upper))
 
     def alias(self, alias: str) -> OverWindow:
-        """The window under a name, by which `over` knows it."""
+        """Name the window, so that `over` can refer to it."""
         return OverWindow(alias, self._specification)
 
 
@@ -244,7 +244,7 @@ _ENDS: Final = {"CURRENT ROW": "ROWS", "CURRENT RANGE": "RANGE", "UNBOUNDED ROW"
 
 
 def _bound(value: Expression, direction: str) -> tuple[str, Bound]:
-    """What an end counts, rows or time (RANGE), and where it is."""
+    """Return the unit of a bound, ROWS or time (RANGE), and its position."""
     node = _node(value, "an end of a window")
     if isinstance(node, syntax.Unit) and node.word in _ENDS:
         is_current = node.word.startswith("CURRENT")

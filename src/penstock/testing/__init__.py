@@ -1,4 +1,4 @@
-"""Tools for testing: one operator or user function at a time, in virtual time, without a cluster.
+"""Tools for testing a single operator or user-defined function, in virtual time and without a cluster.
 
 >>> from penstock.testing import harness_for
 >>> with harness_for(lambda word: word.upper()) as harness:

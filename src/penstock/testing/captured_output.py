@@ -1,4 +1,4 @@
-"""Where an operator under test emits."""
+"""The output of an operator under test."""
 
 from __future__ import annotations
 
@@ -7,30 +7,30 @@ from penstock.testing.elements import Record
 
 
 class CapturedOutput:
-    """Implements `Output` by writing everything down, in order; checks what every batch must keep."""
+    """Implements `Output` by recording everything in order, and checks the invariants of each batch."""
 
     def __init__(self) -> None:
         self.records: list[Record] = []
         self.sides: dict[str, list[Record]] = {}
         self.watermarks: list[int] = []
-        #: the last watermark (ms) before the restore; the output drops watermarks up to that one
+        #: the last watermark (ms) before the restore; watermarks up to this one are dropped
         self.restored_watermark = MIN_TIMESTAMP
         self.idle_changes: list[bool] = []
-        #: records, watermarks (ms) and idleness (bool) in the one order in which they were emitted
+        #: records, watermarks (ms) and idleness (bool) in the order of emission
         self.order: list[Record | int | bool] = []
 
     def collect(self, batch: Batch) -> None:
-        """Records for the main output."""
+        """Record a batch of the main output."""
         records = _records(batch)
         self.records += records
         self.order += records
 
     def collect_side(self, tag_id: str, batch: Batch) -> None:
-        """Records for a side output."""
+        """Record a batch of a side output."""
         self.sides.setdefault(tag_id, []).extend(_records(batch))
 
     def emit_watermark(self, timestamp: int) -> None:
-        """A watermark; it never falls."""
+        """Record a watermark, which must not fall."""
         if timestamp <= self.restored_watermark:
             return
         if self.watermarks and timestamp < self.watermarks[-1]:
@@ -40,7 +40,7 @@ class CapturedOutput:
 
     @property
     def watermark(self) -> int:
-        """The last one (ms), of the run that was restored, if there has been none since."""
+        """The last watermark (ms), or that of the restored run if none has been emitted since."""
         return self.watermarks[-1] if self.watermarks else self.restored_watermark
 
     def emit_status(self, idle: bool) -> None:

@@ -1,4 +1,4 @@
-"""What a test feeds into an operator, and what it gets out."""
+"""The inputs and outputs of an operator under test."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Record:
 
 @dataclass(frozen=True)
 class ProcessingTime:
-    """The clock moves on by this many ms."""
+    """Advances the clock by this many ms."""
 
     by_ms: int
 

@@ -1,4 +1,4 @@
-"""From a user's function to the operator that runs it."""
+"""Creates operators and harnesses for user-defined functions."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from penstock.testing.operator_harness import OneInputOperatorHarness
 
 
 def operator_factory_for(function: Any, key_selector: Any = None) -> Callable[[], StreamOperator]:
-    """What makes the operator around a user's function; a plain callable is taken for a map function.
+    """Return a factory of the operator that runs a user-defined function; a plain callable is used as a map function.
 
-    Asynchronous functions keep the order, have no time limit, and may have 100 calls in progress.
+    Asynchronous functions keep the order, have no timeout, and may have 100 calls in progress.
 
     Raises:
-        TypeError: if the function needs a key selector and has none, or the other way round.
+        TypeError: if a key selector is required and missing, or given and not accepted.
     """
     keyed = isinstance(function, KeyedProcessFunction | ReduceFunction)
     if keyed != (key_selector is not None):
@@ -50,12 +50,12 @@ def operator_factory_for(function: Any, key_selector: Any = None) -> Callable[[]
 
 
 def harness_for(function: Any, key_selector: Any = None, **arguments: Any) -> OneInputOperatorHarness:
-    """A harness, not yet open, around a user's function.
+    """Create a harness, not yet open, for a user-defined function.
 
     Args:
         function: a `KeyedProcessFunction`, `ReduceFunction`, `ProcessFunction`, `FlatMapFunction`, `FilterFunction`,
             `AsyncFunction` or `MapFunction`; a plain callable maps.
-        key_selector: for the keyed ones.
-        **arguments: those of `OneInputOperatorHarness`, such as `parallelism`.
+        key_selector: for keyed functions.
+        **arguments: arguments of `OneInputOperatorHarness`, such as `parallelism`.
     """
     return OneInputOperatorHarness(operator_factory_for(function, key_selector), **arguments)

@@ -1,11 +1,11 @@
-"""The hostile run: an operator's output depends on its input alone, whatever else is done to it.
+"""The hostile run: checks that an operator's output depends on its input alone, whatever else is done to it.
 
 The same input is run through the operator in many ways, in batches of one record, of two, and so on. The operator is
-left alone, or snapshotted between every two inputs, or replaced between every two inputs by a fresh instance that was
-restored from the snapshot. All of them must give the same records with the same timestamps, in the same order.
+left alone, or snapshotted between every two inputs, or replaced between every two inputs by a fresh instance restored
+from the snapshot. All runs must emit the same records with the same timestamps, in the same order.
 
-Each instance is made from a pickled copy of the factory, which exposes a function that keeps in `self` what belongs in
-state. As after a real recovery, a fresh instance hears the watermark again before its next record.
+Each instance is created from a pickled copy of the factory, which exposes functions that keep in `self` what belongs in
+state. As after a real recovery, a fresh instance receives the watermark again before its next record.
 """
 
 from __future__ import annotations
@@ -40,19 +40,19 @@ def run_hostile(
     end: bool = True,
     **arguments: Any,
 ) -> None:
-    """Run an operator in every hostile way and compare what it emits.
+    """Run an operator in every hostile way and compare its output.
 
     Args:
-        operator_factory: makes the operator; is pickled.
-        inputs: records, watermarks, and the passing of processing time.
+        operator_factory: creates the operator; is pickled.
+        inputs: records, watermarks, and advances of processing time.
         expected: the main output, in order: values, or `Record`s where timestamps matter.
-        expected_sides: side outputs, in the same way.
-        batch_sizes: into which batches neighbouring records are put.
-        end: whether the input ends (MAX_WATERMARK, end of input, finish) after the last one.
-        **arguments: those of `OneInputOperatorHarness`.
+        expected_sides: side outputs, in the same form.
+        batch_sizes: the maximum sizes of the batches into which adjacent records are grouped.
+        end: whether the input ends (MAX_WATERMARK, end of input, finish) after the last element.
+        **arguments: arguments of `OneInputOperatorHarness`.
 
     Raises:
-        AssertionError: if the output differs; it says in which of the ways.
+        AssertionError: if the output differs; the message names the run.
     """
     wanted: dict[str | None, Sequence[Any]] = {None: expected}
     wanted.update({tag.tag_id: values for tag, values in (expected_sides or {}).items()})
@@ -78,7 +78,7 @@ def _compare(got: list[Record], wanted: Sequence[Any], tag: str | None, way: str
 
 
 def _batches(inputs: Sequence[object], batch_size: int) -> Iterator[_Input]:
-    """Neighbouring records that can share a batch, up to `batch_size` at a time; everything else as it is."""
+    """Group adjacent records that can share a batch, up to `batch_size` at a time; yield other elements unchanged."""
     waiting: list[Record] = []
     for element in inputs:
         if waiting and (

@@ -4,15 +4,15 @@
     harness.open()
     harness.process(("a", 1), 10)
     snapshot = harness.snapshot(1)          # bytes: captured, written and checksummed as in a checkpoint
-    other = OneInputOperatorHarness(...)    # also with another parallelism: keyed state is dealt out again
+    other = OneInputOperatorHarness(...)    # possibly with another parallelism: keyed state is redistributed
     other.restore(snapshot)
     other.open()
 
-As in a job, a restored operator goes on with the event time of its snapshots.
+As in a job, a restored operator continues from the event time of its snapshots.
 
-Nothing here waits in real time. Processing time moves only by `advance_processing_time`, and by `end`, which waits for
-the calls that an asynchronous function has in progress. Coroutines run in virtual time too, so `asyncio.sleep` takes no
-real time.
+Nothing here waits in real time. Processing time advances only by `advance_processing_time`, and by `end`, which waits
+for the calls that an asynchronous function has in progress. Coroutines run in virtual time too, so `asyncio.sleep`
+takes no real time.
 """
 
 from __future__ import annotations
@@ -49,16 +49,16 @@ OPERATOR_ID = "operator-under-test"
 
 
 class OneInputOperatorHarness:
-    """Hosts an operator as a task would: same context, same order of calls, same way of its state.
+    """Hosts an operator as a task would: same context, same order of calls, same handling of state.
 
     Args:
-        operator_factory: makes the operator, for example `partial(MapOperator, function)`.
-        parallelism: of the operator.
-        subtask: which subtask this is, from 0; it owns that subtask's key groups.
+        operator_factory: creates the operator, for example `partial(MapOperator, function)`.
+        parallelism: the operator's parallelism.
+        subtask: the index of this subtask, from 0; it owns that subtask's key groups.
         max_parallelism: the number of key groups.
         name: the operator's name, as it appears in errors.
-        checkpointing: whether the job that the operator seems to be in takes checkpoints.
-        clock: to share one clock between harnesses; by default each has its own, at 0.
+        checkpointing: whether the simulated job takes checkpoints.
+        clock: to share one clock between harnesses; by default each has its own, starting at 0.
     """
 
     def __init__(
@@ -114,13 +114,13 @@ class OneInputOperatorHarness:
     # --- life cycle ------------------------------------------------------------------------------------------------
 
     def restore(self, *snapshots: bytes) -> None:
-        """Begin with the state of these snapshots, one from each subtask of the former run; call before `open`."""
+        """Start from the state of these snapshots, one for each subtask of the previous run; call before `open`."""
         if self._is_open:
             raise WrongTimeError("restore() comes before open()")
         self._restored += snapshots
 
     def open(self) -> None:
-        """Set up, initialise state (from the snapshots, where there are some) and open (F1)."""
+        """Set up the operator, initialise its state (from the snapshots, if any) and open it (F1)."""
         self._set_up()
         self.operator.initialize_state()
         self.operator.context.columns.check_taken()
@@ -147,7 +147,7 @@ class OneInputOperatorHarness:
             self._restored_watermark = self._watermark
 
     def end(self) -> None:
-        """All input was read: MAX_WATERMARK, end of input, timers quiesced, finish (F3, F5)."""
+        """End the input: MAX_WATERMARK, end of input, timers quiesced, finish (F3, F5)."""
         self._advance(MAX_WATERMARK)
         self._drain()
         self.operator.end_input()
@@ -155,7 +155,7 @@ class OneInputOperatorHarness:
         self.operator.finish()
 
     def _drain(self) -> None:
-        """Let time pass until the operator has no call in progress."""
+        """Advance time until the operator has no calls in progress."""
         while not self.operator.drain():
             due_ms = self._next_due_ms()
             if due_ms is None:
@@ -181,30 +181,30 @@ class OneInputOperatorHarness:
     # --- input -----------------------------------------------------------------------------------------------------
 
     def process(self, value: Any, timestamp: int | None = None) -> None:
-        """One record."""
+        """Process one record."""
         self.process_batch([value], None if timestamp is None else [timestamp])
 
     def process_batch(self, values: Sequence[Any], timestamps: Iterable[int] | None = None) -> None:
-        """Several records as one batch."""
+        """Process several records as one batch."""
         self.operator.process_batch(Batch(list(values), None if timestamps is None else list(timestamps)))
         self._go_on()
 
     def watermark(self, timestamp: int) -> None:
-        """Event time has come to `timestamp` (ms)."""
+        """Advance event time to `timestamp` (ms)."""
         self._advance(timestamp)
         self._go_on()
 
     def _advance(self, timestamp: int) -> None:
-        if timestamp > self._restored_watermark:  # a task passes no older one on
+        if timestamp > self._restored_watermark:  # a task forwards no older one
             self._watermark = max(self._watermark, timestamp)
             self.operator.process_watermark(timestamp)
 
     def status(self, idle: bool) -> None:
-        """The input became idle, or active again."""
+        """Mark the input as idle or active."""
         self.operator.process_status(idle)
 
     def advance_processing_time(self, by_ms: int) -> None:
-        """Let the clock go on; each timer fires at its own time, and coroutines go on at theirs."""
+        """Advance the clock; timers fire and coroutines resume at their own times."""
         target = self.clock.now_ms() + by_ms
         while (due := self._next_due_ms()) is not None and due <= target:
             self.clock.advance_to(max(due, self.clock.now_ms()))
@@ -214,7 +214,7 @@ class OneInputOperatorHarness:
                 self.operator.on_processing_time(self.clock.now_ms())
                 self._go_on()
             if self._next_due_ms() == due:
-                break  # a source's time to poll again, which is not a timer
+                break  # the next poll of a source, which is not a timer
         self.clock.advance_to(target)
 
     def _next_due_ms(self) -> int | None:
@@ -222,23 +222,23 @@ class OneInputOperatorHarness:
         return min((time for time in times if time is not None), default=None)
 
     def _go_on(self) -> None:
-        """Do as at the end of a task's step: deal with calls that have come back, settle keyed state."""
+        """Finish a step as a task does: handle completed calls, and settle keyed state."""
         while self._coroutines.deliver() or self.operator.process_completions():
             pass
         self.context.keyed.settle()
 
     @property
     def calls_out(self) -> int:
-        """How many asynchronous calls run now."""
+        """The number of asynchronous calls in progress."""
         return len(self._coroutines.running)
 
     @property
     def calls_started(self) -> int:
-        """How many asynchronous calls were made so far, retries among them."""
+        """The number of asynchronous calls started so far, including retries."""
         return self._coroutines.started
 
     def feed(self, element: object) -> None:
-        """A record, a watermark, or the passing of processing time."""
+        """Process a record or a watermark, or advance processing time."""
         if isinstance(element, Record):
             self.process(element.value, element.timestamp)
         elif isinstance(element, Watermark):
@@ -251,7 +251,7 @@ class OneInputOperatorHarness:
     # --- checkpoints -----------------------------------------------------------------------------------------------
 
     def snapshot(self, checkpoint_id: int) -> bytes:
-        """Take part in a checkpoint; the bytes are those of its `_metadata`, with all state inside."""
+        """Take part in a checkpoint; return the bytes of its `_metadata`, which contain all state."""
         context = self.context
         self.operator.prepare_snapshot(checkpoint_id)
         captures = {OPERATOR_ID: self.operator.snapshot_state(checkpoint_id)}
@@ -273,14 +273,14 @@ class OneInputOperatorHarness:
         )
 
     def notify_complete(self, checkpoint_id: int) -> None:
-        """The checkpoint is complete: later snapshots only add to it."""
+        """Complete the checkpoint, so that later snapshots are incremental to it."""
         self._histories.on_complete(checkpoint_id)
         self.context.keyed.confirm(checkpoint_id)
         self.context.columns.confirm(checkpoint_id)
         self.operator.notify_checkpoint_complete(checkpoint_id)
 
     def notify_aborted(self, checkpoint_id: int) -> None:
-        """The checkpoint will not complete."""
+        """Notify the operator that the checkpoint will not complete."""
         self.operator.notify_checkpoint_aborted(checkpoint_id)
 
     # --- output ----------------------------------------------------------------------------------------------------
@@ -296,11 +296,11 @@ class OneInputOperatorHarness:
         return [record.value for record in self.captured.records]
 
     def side_output(self, tag: OutputTag | str) -> list[Record]:
-        """Records of a side output so far."""
+        """Return the records of a side output so far."""
         return list(self.captured.sides.get(tag if isinstance(tag, str) else tag.tag_id, ()))
 
     def take_output(self) -> list[Record]:
-        """Records of the main output since the last call."""
+        """Return the records of the main output since the last call."""
         records, self.captured.records = self.captured.records, []
         return records
 
@@ -327,7 +327,7 @@ def _no_channels(channel: ChannelState, items: list[object]) -> None:
 
 
 def _merged(snapshots: Sequence[bytes]) -> tuple[int, OperatorState]:
-    """The checkpoint's id and one operator's state, out of the snapshots of its subtasks."""
+    """Merge the snapshots of an operator's subtasks; return the checkpoint's id and the operator's state."""
     checkpoints = [decode_metadata(snapshot, "a harness snapshot") for snapshot in snapshots]
     states = [checkpoint.operators[0] for checkpoint in checkpoints]
     first = states[0]

@@ -1,4 +1,4 @@
-"""A pattern and some events: which partial matches live after each event, and why one died.
+"""Traces a pattern over events: the partial matches alive after each event, and why others died.
 
 >>> from penstock.cep import Pattern
 >>> from penstock.testing import trace_pattern
@@ -35,15 +35,15 @@ _EVENT_CHARS_MAX = 60
 
 @dataclass
 class TraceStep:
-    """What an event did. Partial matches are told as their events by stages, and the stage that they wait for.
+    """The effects of an event. A partial match is shown as its events by stage, and the stage that it waits for.
 
     Attributes:
         event: the event; None at the end of time.
         time_ms: its time; None at the end of time.
-        living: the partial matches after it.
-        died: those that it ended, each with the reason.
-        matches: the matches that it gave, as dicts from stages to events.
-        timed_out: partial matches that had taken too long by its time.
+        living: the partial matches after the event.
+        died: the partial matches that the event ended, each with the reason.
+        matches: the matches that the event completed, as dicts from stages to events.
+        timed_out: partial matches that had timed out by this time.
     """
 
     event: Any
@@ -64,7 +64,7 @@ class TraceStep:
 
 @dataclass
 class PatternTrace:
-    """The steps, one for each event, and one for the end of time where anything waits for it. `str()` shows them."""
+    """The steps: one for each event, and one for the end of time if any match waits for it. `str()` renders them."""
 
     steps: list[TraceStep]
 
@@ -78,12 +78,12 @@ class PatternTrace:
 
 
 def trace_pattern(pattern: Pattern, events: Sequence[Any], timestamps: Iterable[int] | None = None) -> PatternTrace:
-    """Look for a pattern in the events of one key, and note what becomes of each partial match.
+    """Match a pattern against the events of one key, and trace each partial match.
 
     Args:
-        pattern: what is looked for.
-        events: in order.
-        timestamps: their times in ms, in order; by default each comes a ms after the one before, from 0 on.
+        pattern: the pattern.
+        events: the events, in order.
+        timestamps: their times in ms, in order; by default 0, 1, 2 and so on.
 
     Raises:
         MalformedPatternException: if the parts of the pattern do not fit together.

@@ -1,4 +1,4 @@
-"""Servers to try Penstock with, on this machine: `penstock try kafka` and `penstock try postgres`.
+"""Local servers to try Penstock with: `penstock try kafka` and `penstock try postgres`.
 
-They are the real ones, small, on loopback, and forget everything when they end. The tests use them too.
+They are real servers, small, on the loopback interface, and delete their data when they end. The tests use them too.
 """

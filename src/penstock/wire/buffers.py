@@ -1,9 +1,9 @@
-"""Buffers as messages: which elements there are and in which order, splitting of what is too large, and joining.
+"""Buffers as messages: encodes their elements in order, splits large buffers, and joins them again.
 
 A buffer is a list of batches and events. Its messages carry an outline, a msgpack list with one entry per element. An
-event is its own entry. The entry of a batch is the number of its records, negative when these continue the last batch
-of the message before. The records of all batches follow in the payload. A single record that is larger than a message
-is a part of its own, whose payload travels in chunks (`streams`).
+event is its own entry. The entry of a batch is its number of records, negative if they continue the last batch of the
+previous message. The records of all batches follow in the payload. A single record that is larger than a message is a
+part of its own, whose payload is sent in chunks (`streams`).
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from penstock.wire.errors import RECORD_BYTES_OPTION, RecordTooLargeError, descr
 from penstock.wire.messages import DECODING_ERRORS, RECORD_BYTES_MAX, check_frame_bytes
 from penstock.wire.payload import FRAMES_MAX, BatchEncoder, Frame, Records, decode_batches
 
-#: Elements in one message.
+#: The maximum number of elements in one message.
 ELEMENTS_MAX: Final = 65_536
-#: Room that the header of a message takes besides its outline and payload.
+#: Space reserved for a message's header, apart from its outline and payload.
 HEADER_BYTES_MAX: Final = 1024
 
-#: Bytes of a large record that go into one message at most: others are not held up for long.
+#: The maximum size of a large record's chunk in one message, so that other messages are not delayed for long.
 CHUNK_BYTES_MAX: Final = 8 << 20
 
 T = TypeVar("T")
 
 
 class Part(NamedTuple):
-    """One message of a buffer: its outline, its payload, and whether another one continues the buffer.
+    """One message of a buffer: its outline, its payload, and whether another message continues the buffer.
 
-    The payload of a message that `is_large` goes ahead of it, in chunks.
+    If `is_large` is set, the payload is sent ahead of the message, in chunks.
     """
 
     outline: bytes
@@ -47,11 +47,11 @@ class BufferCodec(Generic[T]):
 
     Args:
         event_types: a union of tagged, array-like `msgspec.Struct` types.
-        batch_type: the type of batches; `content()` is a batch's values, a list or `ColumnData`, its timestamps, and a
-            byte for each record, if it has such `kinds`.
-        make_batch: makes a batch of such a content.
-        max_frame_bytes: no message of a buffer has more bytes in all.
-        record_bytes_max: no record has more bytes, in however many messages.
+        batch_type: the type of batches; `content()` returns a batch's values (a list or `ColumnData`), its timestamps,
+            and a byte for each record if the batch has `kinds`.
+        make_batch: creates a batch from such content.
+        max_frame_bytes: the maximum total size of a message of a buffer.
+        record_bytes_max: the maximum size of a record, in any number of messages.
     """
 
     def __init__(
@@ -71,14 +71,14 @@ class BufferCodec(Generic[T]):
         self._make_batch = make_batch
         self._bytes_max = max_frame_bytes - HEADER_BYTES_MAX
         self.record_bytes_max = record_bytes_max
-        #: Bytes of a large payload that go into one message.
+        #: The number of bytes of a large payload in one message.
         self.chunk_bytes = min(self._bytes_max, CHUNK_BYTES_MAX)
 
     def encode(self, buffer: Sequence[T]) -> list[Part]:
-        """The messages of a buffer, in order; nearly always one.
+        """Return the messages of a buffer, in order; nearly always one.
 
         Raises:
-            RecordSerializationError: if a record cannot be pickled, or is larger than a record may be.
+            RecordSerializationError: if a record cannot be pickled, or exceeds the maximum record size.
         """
         batch_type = self._batch_type
         outline: list[Any] = []
@@ -99,7 +99,7 @@ class BufferCodec(Generic[T]):
         """Append the elements of one message to `joined`. UNPICKLES: only for bytes from an authenticated peer.
 
         Raises:
-            ProtocolError: if the bytes break the protocol.
+            ProtocolError: if the bytes violate the protocol.
             RecordSerializationError: if records cannot be unpickled here.
         """
         if len(payload) > FRAMES_MAX:
@@ -140,7 +140,7 @@ class BufferCodec(Generic[T]):
             last.kinds += kinds
 
     def _encode_into(self, parts: list[Part], outline: list[Any], batches: list[Records]) -> None:
-        """Append the messages of these elements: one if they fit, otherwise those of their first and second half."""
+        """Append one message if these elements fit into it; otherwise encode their first and second half separately."""
         if len(outline) <= ELEMENTS_MAX:
             head = self._encoder.encode(outline)
             payload = self._batches.encode(batches) if batches else []
@@ -165,12 +165,12 @@ class BufferCodec(Generic[T]):
 
 
 def _weight(entry: Any) -> int:
-    """How finely an element can be split: by record, if it is a batch of any."""
+    """Return into how many pieces an element can be split: a nonempty batch into its records."""
     return max(1, abs(entry)) if type(entry) is int else 1
 
 
 def _halves(outline: list[Any], batches: list[Records]) -> list[tuple[list[Any], list[Records]]]:
-    """Elements cut in two at the middle record. A batch that is cut goes on in the second half, and says so there."""
+    """Split elements at the middle record. A split batch continues in the second half, where its entry is negative."""
     room = sum(_weight(entry) for entry in outline) // 2
     position = taken = 0
     while _weight(outline[position]) <= room:

@@ -1,4 +1,4 @@
-"""Errors about records that cannot travel."""
+"""Errors about messages and records that cannot be transmitted."""
 
 from __future__ import annotations
 
@@ -11,17 +11,18 @@ RECORD_BYTES_OPTION = "penstock.network.record-bytes-max"
 
 
 class MessageTooLargeError(ProtocolError):
-    """A control message has more bytes than is allowed, and would have them at the next attempt too."""
+    """A control message exceeds the maximum size, and would do so again at the next attempt."""
 
     suppresses_restart = True
 
 
 class RecordSerializationError(PenstockError, ValueError):
-    """A record cannot be turned into bytes, or its bytes cannot be turned into a record again.
+    """A record cannot be serialized, or its bytes cannot be deserialized.
 
     Args:
-        text: which one, and why.
-        cause: what was raised; a class that cannot be pickled, or is not there, is the same at the next attempt.
+        text: the message, with the record and the reason.
+        cause: the original exception. An error about a class that is missing or not picklable would recur at the next
+            attempt.
     """
 
     def __init__(self, text: str, cause: BaseException | None = None) -> None:
@@ -30,7 +31,7 @@ class RecordSerializationError(PenstockError, ValueError):
 
 
 class RecordTooLargeError(RecordSerializationError):
-    """A single record needs more bytes than a record may have."""
+    """A single record exceeds the maximum record size."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -38,7 +39,7 @@ class RecordTooLargeError(RecordSerializationError):
 
 
 def describe_record(record: object) -> str:
-    """The record's type and its repr, shortened; a repr that raises does not hide the error at hand."""
+    """Return a record's type and shortened repr; a repr that raises does not hide the current error."""
     try:
         text = repr(record)
     except Exception as error:  # noqa: BLE001 - the user's own repr may raise anything

@@ -1,7 +1,7 @@
-"""Control messages: frames of a version byte, a number on the connection, a mark, and a tagged msgpack body.
+"""Control messages: frames of a version byte, a sequence number on the connection, a mark, and a tagged msgpack body.
 
-Nearly every message is one frame. A message whose body is longer than a frame may be comes in several, one after the
-other, each with the next number. The mark of all but the last says that more follow.
+Nearly every message is one frame. A message whose body exceeds the frame size is split into several consecutive frames,
+each with the next number. The mark of all but the last says that more follow.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from penstock.wire.errors import FRAME_BYTES_OPTION, RECORD_BYTES_OPTION, Messag
 
 VERSION: Final = 2
 FRAME_BYTES_MIN: Final = 4096
-#: The largest record, and the largest control message, unless something else is asked for.
+#: The default maximum size of records and control messages.
 RECORD_BYTES_MAX: Final = 1 << 30
 _SEQUENCE_BYTES: Final = 8
 _HEADER_BYTES: Final = 1 + _SEQUENCE_BYTES + 1
 _WHOLE: Final = b"\x00"
 _MORE: Final = b"\x01"
 
-#: What msgspec raises on bytes that it cannot read: RecursionError for nesting, UnicodeDecodeError for text.
+#: Exceptions that msgspec raises for invalid bytes: RecursionError for nesting, UnicodeDecodeError for text.
 DECODING_ERRORS: Final = (msgspec.MsgspecError, ValueError, RecursionError, OverflowError, MemoryError)
 
 T = TypeVar("T")
@@ -32,9 +32,9 @@ class MessageCodec(Generic[T]):
     """Encodes messages, and decodes them strictly as one of the types of a tagged union.
 
     Args:
-        message_types: a union of tagged `msgspec.Struct` types, the only ones that `decode` yields.
-        max_frame_bytes: no frame is longer, in either direction.
-        message_bytes_max: no message is longer, in however many frames.
+        message_types: a union of tagged `msgspec.Struct` types, the only ones that `decode` returns.
+        max_frame_bytes: the maximum size of a frame, in either direction.
+        message_bytes_max: the maximum size of a message, in any number of frames.
 
     Raises:
         ValueError: if `max_frame_bytes` leaves no room for messages.
@@ -48,10 +48,10 @@ class MessageCodec(Generic[T]):
         self.message_bytes_max = message_bytes_max
 
     def encode(self, message: object, sequence: int) -> bytes:
-        """The frame of a message that fits into one.
+        """Encode a message as a single frame.
 
         Raises:
-            MessageTooLargeError: if it does not fit; the text names the message's type and the option to change.
+            MessageTooLargeError: if it does not fit; the error names the message's type and the option to change.
         """
         body = self._encoder.encode(message)
         if len(body) + _HEADER_BYTES > self._bytes_max:
@@ -59,10 +59,10 @@ class MessageCodec(Generic[T]):
         return _header(sequence, _WHOLE) + body
 
     def frames(self, message: object, sequence: int) -> list[bytes]:
-        """The frames of a message, the first of which has this number.
+        """Encode a message as one or more frames, numbered from `sequence`.
 
         Raises:
-            MessageTooLargeError: if it is too long for any number of them.
+            MessageTooLargeError: if it exceeds the maximum message size.
         """
         body = self._encoder.encode(message)
         size = self._bytes_max - _HEADER_BYTES
@@ -78,10 +78,10 @@ class MessageCodec(Generic[T]):
         ]
 
     def decode(self, frame: bytes) -> tuple[int, T]:
-        """The number of a message that is one frame, and the message.
+        """Decode a message in a single frame; return its sequence number and the message.
 
         Raises:
-            ProtocolError: for anything that is not a frame of one of this codec's types.
+            ProtocolError: if it is not a frame of one of this codec's types.
         """
         sequence, more, body = self.open(frame)
         if more:
@@ -89,10 +89,11 @@ class MessageCodec(Generic[T]):
         return sequence, self.decode_body(body)
 
     def open(self, frame: bytes) -> tuple[int, bool, memoryview]:
-        """The number of a frame, whether the message goes on in the next one, and what it holds of its body.
+        """Return a frame's sequence number, whether the message continues in the next frame, and the frame's part of
+        the body.
 
         Raises:
-            ProtocolError: if it is not a frame.
+            ProtocolError: if it is not a valid frame.
         """
         if len(frame) > self._bytes_max:
             raise ProtocolError(f"a control frame has {len(frame)} bytes, at most {self._bytes_max} are allowed")
@@ -106,10 +107,10 @@ class MessageCodec(Generic[T]):
         return sequence, mark == _MORE, memoryview(frame)[_HEADER_BYTES:]
 
     def decode_body(self, body: bytes | bytearray | memoryview) -> T:
-        """The message of a whole body.
+        """Decode the complete body of a message.
 
         Raises:
-            ProtocolError: for anything that is not of one of this codec's types.
+            ProtocolError: if it is not of one of this codec's types.
         """
         try:
             return self._decoder.decode(body)
@@ -118,13 +119,13 @@ class MessageCodec(Generic[T]):
 
 
 class MessageReceiver(Generic[T]):
-    """Takes the frames of one connection, which are numbered without a gap from `first`, and gives their messages.
+    """Receives the frames of one connection, numbered consecutively from `first`, and returns their messages.
 
-    What waits here for the rest of its message is bounded by the codec's `message_bytes_max`, and grows with what has
-    come, whatever was announced.
+    The memory for an incomplete message is bounded by the codec's `message_bytes_max`, and grows only with the bytes
+    that have arrived.
 
     Attributes:
-        expected: the number that is due.
+        expected: the next sequence number.
     """
 
     def __init__(self, codec: MessageCodec[T], first: int = 0) -> None:
@@ -133,11 +134,13 @@ class MessageReceiver(Generic[T]):
         self._begun = bytearray()
 
     def receive(self, frame: bytes) -> T | None:
-        """Take a frame; None when its message goes on in the next one. A frame that raises is not taken, nor any other.
+        """Receive a frame; return its message, or None if it continues in the next frame.
+
+        A frame that raises leaves `expected` unchanged, so that later frames are out of turn.
 
         Raises:
-            OutOfTurnError: if it is not the frame that is due.
-            ProtocolError: for anything else that is wrong with it.
+            OutOfTurnError: if it is not the next frame.
+            ProtocolError: if it is invalid in any other way.
         """
         sequence, more, body = self._codec.open(frame)
         if sequence != self.expected:
@@ -160,12 +163,12 @@ class MessageReceiver(Generic[T]):
         return message
 
     def refuse(self) -> None:
-        """Take no more frames."""
+        """Accept no more frames."""
         self.expected = -1
 
 
 class OutOfTurnError(ProtocolError):
-    """A message came that is not the next one: some were lost, or another peer is sending."""
+    """A message arrived out of order: messages were lost, or another peer is sending."""
 
 
 def _header(sequence: int, mark: bytes) -> bytes:
@@ -179,13 +182,13 @@ def _too_large(message: object, body: bytes, option: str, bytes_max: int) -> Mes
 
 
 def check_frame_bytes(max_frame_bytes: int) -> None:
-    """Raise `ValueError` when frames of at most this many bytes would be too short to work with."""
+    """Raise `ValueError` if frames of at most this many bytes would be too short to work with."""
     if max_frame_bytes < FRAME_BYTES_MIN:
         raise WrongValueError(f"{FRAME_BYTES_OPTION} must be at least {FRAME_BYTES_MIN}, not {max_frame_bytes}")
 
 
 def check_version(frame: bytes) -> None:
-    """Raise `ProtocolError` when a frame is empty or was written by another version of the protocol."""
+    """Raise `ProtocolError` if a frame is empty or has another protocol version."""
     if not frame:
         raise ProtocolError("an empty frame")
     if frame[0] != VERSION:

@@ -1,8 +1,8 @@
-"""Records as bytes: the batches of one message as one pickle, with large buffers in frames of their own.
+"""Records as bytes: the batches of one message as one pickle, with large buffers in separate frames.
 
-Timestamps travel as 64-bit integers, little-endian: twice as fast as pickled ints. Values are pickled by plain pickle,
-protocol 5. Where that fails (a class that was made in a function cannot be found by name), the records are pickled by
-cloudpickle, by value, from then on.
+Timestamps are sent as 64-bit integers, little-endian: twice as fast as pickled ints. Values are pickled by plain
+pickle, protocol 5. If that fails (a class defined in a function cannot be found by name), records are pickled by value
+with cloudpickle from then on.
 """
 
 from __future__ import annotations
@@ -20,31 +20,31 @@ from penstock.base.types import RowKind
 from penstock.codecs.column_data import ColumnData
 from penstock.wire.errors import RecordSerializationError, describe_record
 
-#: Values, as a list or as columns, and timestamps of one batch; and a byte for each record, where it has such kinds.
+#: A batch's values, as a list or as columns, its timestamps, and, if it has kinds, a byte for each record.
 Records: TypeAlias = tuple[Any, ...]
 Frame: TypeAlias = bytes | memoryview
 
-#: Frames of one message: the header, the pickle, and large buffers.
+#: The maximum number of frames in one message: the header, the pickle, and large buffers.
 FRAMES_MAX: Final = 256
-#: A smaller buffer is cheaper inside the pickle than in a frame of its own.
+#: Smaller buffers are cheaper inside the pickle than in separate frames.
 OUT_OF_BAND_BYTES_MIN: Final = 64 * 1024
 _TIMESTAMP_BYTES: Final = 8
 _PROTOCOL: Final = 5
-#: The bytes that stand for kinds of rows.
+#: The bytes that represent row kinds.
 _KINDS: Final = bytes(kind.value for kind in RowKind)
 
 
 class BatchEncoder:
-    """Turns batches into frames. It remembers whether plain pickle was enough so far."""
+    """Encodes batches as frames. It remembers whether plain pickle has sufficed so far."""
 
     def __init__(self) -> None:
         self._dumps: Callable[..., bytes] = pickle.dumps
 
     def encode(self, batches: Sequence[Records]) -> list[Frame]:
-        """The pickle of these batches, and then its out-of-band buffers.
+        """Return the pickle of these batches, followed by its out-of-band buffers.
 
         Raises:
-            RecordSerializationError: if a record cannot be pickled; the text names it.
+            RecordSerializationError: if a record cannot be pickled; the error names it.
         """
         content = [
             (values, None if stamps is None else _pack_timestamps(values, stamps), *kinds)
@@ -69,7 +69,7 @@ def decode_batches(frames: Sequence[Frame], counts: Sequence[int]) -> list[Recor
     THIS RUNS CODE that the bytes name: call it only with bytes from a peer that has proved to belong to the job.
 
     Raises:
-        ProtocolError: if what was unpickled is not what the message's header promised.
+        ProtocolError: if the unpickled objects do not match the message's header.
         RecordSerializationError: if the records cannot be unpickled here.
     """
     if not frames:
@@ -86,7 +86,7 @@ def decode_batches(frames: Sequence[Frame], counts: Sequence[int]) -> list[Recor
 
 
 def _dump(dumps: Callable[..., bytes], content: object) -> list[Frame]:
-    """Pickle `content`; buffers that are large and contiguous, and not too many, are left out of band."""
+    """Pickle `content`, with large contiguous buffers out of band, up to the maximum number of frames."""
     buffers: list[Frame] = []
 
     def keep_in_band(buffer: pickle.PickleBuffer) -> bool:
@@ -121,7 +121,7 @@ def _is_timestamp(value: object) -> bool:
 
 
 def _checked(entry: object, count: int) -> Records:
-    """One unpickled batch, when it is one and has as many records as announced."""
+    """Check that an unpickled object is a batch with the announced number of records, and return it."""
     match entry:
         case (list() | ColumnData() as values, packed, bytes() as kinds) if len(kinds) == count and not kinds.translate(
             None, _KINDS
@@ -140,7 +140,7 @@ def _checked(entry: object, count: int) -> Records:
 
 
 def _explain(batches: Sequence[Records], error: Exception) -> RecordSerializationError:
-    """The error for batches that cannot be pickled: about the first record that cannot be."""
+    """Return the error for batches that cannot be pickled, naming the first such record."""
     for values, *_ in batches:
         for value in values:
             try:

@@ -1,17 +1,17 @@
-"""Buffers and credits on one connection from worker to worker, numbered so that a loss never passes unnoticed.
+"""Buffers and credits on one connection between workers, numbered so that a loss is always detected.
 
-A stream is what one connection carries: first a `Hello` that names both ends, then messages numbered from zero. The
-receiver delivers a message only when it is the next one. A transport that reconnects by itself loses what was in
-flight. The next message then has the wrong number, and from there on the stream is broken: nothing more of it is
-delivered, and the receiver is told once. A channel is therefore complete up to any buffer that was delivered.
+A stream is the sequence of messages on one connection: first a `Hello` that names both ends, then messages numbered
+from zero. The receiver delivers a message only if it is the next one. A transport that reconnects by itself loses the
+messages in flight. The next message then has the wrong number, which breaks the stream: no more of its messages are
+delivered, and the receiver is notified once. Every channel is therefore complete up to the last delivered buffer.
 
-A record that is larger than a message comes in chunks, ahead of the message that it belongs to. The first chunk says
-how long the frames of its payload are, so that too large a payload is refused before any memory is taken. Memory is
-taken only for what has come. Nothing else of the stream may come between the chunks, and the message must follow. A
-stream therefore holds one payload at most, no larger than a record may be.
+A record that is larger than a message is sent in chunks, ahead of the message that it belongs to. The first chunk
+contains the lengths of the payload's frames, so an oversized payload is rejected before any memory is allocated. Memory
+is allocated only for bytes that have arrived. No other message of the stream may come between the chunks, and the
+message must follow. A stream therefore holds at most one payload, no larger than the maximum record size.
 
-Credit travels with the next buffer to the same worker, or, when there is none to send, the credit of all channels in
-one message.
+Credit is sent with the next buffer to the same worker or, if there is no buffer to send, for all channels in one
+message.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from penstock.wire.errors import RecordSerializationError
 from penstock.wire.messages import DECODING_ERRORS, VERSION, check_version
 from penstock.wire.payload import FRAMES_MAX, Frame
 
-#: Streams whose state is remembered; the oldest is forgotten first.
+#: The maximum number of streams whose state is kept; the oldest is dropped first.
 STREAMS_MAX: Final = 65_536
-#: Messages that one buffer may be split into.
+#: The maximum number of messages that one buffer is split into.
 PARTS_MAX: Final = 65_536
 WORKER_ID_CHARS_MAX: Final = 200
 
@@ -38,14 +38,14 @@ T = TypeVar("T")
 Channel: TypeAlias = tuple[int, int, int, int]
 _Natural: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
 _Channel: TypeAlias = tuple[_Natural, _Natural, _Natural, _Natural]
-#: A channel, and how many more buffers its producer may send.
+#: Channels, with the number of additional buffers that each producer may send.
 _Credits: TypeAlias = tuple[tuple[_Channel, Annotated[int, msgspec.Meta(ge=1)]], ...]
 _Sizes: TypeAlias = Annotated[tuple[Annotated[int, msgspec.Meta(ge=1)], ...], msgspec.Meta(max_length=FRAMES_MAX)]
 _WorkerId: TypeAlias = Annotated[str, msgspec.Meta(min_length=1, max_length=WORKER_ID_CHARS_MAX)]
 
 
 class Hello(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=0):
-    """Opens a stream: its number, drawn by the sender, and the ids of the workers at both ends."""
+    """Opens a stream: its number, chosen by the sender, and the ids of the workers at both ends."""
 
     stream: _Natural
     sender: _WorkerId
@@ -53,9 +53,9 @@ class Hello(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
 
 
 class BufferHeader(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=1):
-    """A buffer, or a part of one when `more` is set; its payload is in the frames that follow.
+    """A buffer, or a part of one if `more` is set; its payload is in the frames that follow.
 
-    `credits` are those that go along.
+    `credits`: the credits sent along with it.
     """
 
     stream: _Natural
@@ -67,7 +67,7 @@ class BufferHeader(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
 
 
 class CreditHeader(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=2):
-    """Credit alone."""
+    """Credit without a buffer."""
 
     stream: _Natural
     sequence: _Natural
@@ -77,7 +77,7 @@ class CreditHeader(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
 class ChunkHeader(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=3):
     """A chunk of the payload of the next buffer or part; it is in the one frame that follows.
 
-    `sizes`: in the first chunk the lengths of the payload's frames, in the others nothing. No chunk has bytes of two.
+    `sizes`: in the first chunk, the lengths of the payload's frames; otherwise empty. No chunk spans two frames.
     """
 
     stream: _Natural
@@ -86,7 +86,7 @@ class ChunkHeader(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_f
 
 
 class BufferArrived(NamedTuple):
-    """A whole buffer came on a channel, and credit for others with it."""
+    """A complete buffer arrived on a channel, possibly with credit for other channels."""
 
     channel: Channel
     buffer: list[Any]
@@ -94,13 +94,13 @@ class BufferArrived(NamedTuple):
 
 
 class CreditArrived(NamedTuple):
-    """Credit came for channels."""
+    """Credit arrived for channels."""
 
     credits: tuple[tuple[Channel, int], ...]
 
 
 class StreamBroken(NamedTuple):
-    """A message of a sender was lost or could not be understood; nothing more of its stream will be delivered."""
+    """A message of a sender was lost or is invalid; no more messages of its stream will be delivered."""
 
     sender: str
     reason: str
@@ -115,28 +115,28 @@ _decoder: msgspec.msgpack.Decoder[_Header] = msgspec.msgpack.Decoder(_Header)
 
 
 class StreamSender:
-    """Numbers and encodes what one connection carries."""
+    """Numbers and encodes the messages of one connection."""
 
     def __init__(self, stream: int, sender: str, receiver: str) -> None:
         self._stream = stream
         self._hello = Hello(stream, sender, receiver)
         self._sequence = 0
-        #: What no message has taken along yet.
+        #: Credit that has not been sent yet.
         self._credits: dict[Channel, int] = {}
 
     def hello(self) -> bytes:
-        """The first frame of the stream."""
+        """Return the first frame of the stream."""
         return _VERSION_BYTE + _encoder.encode(self._hello)
 
     def buffer(self, channel: Channel, part: Part) -> list[Frame]:
-        """The frames of one message of a buffer; the last one takes the credit along."""
+        """Return the frames of one message of a buffer; the last message includes the pending credit."""
         credits = () if part.more else self._take_credits()
         header = BufferHeader(self._stream, self._sequence, channel, part.more, msgspec.Raw(part.outline), credits)
         self._sequence += 1
         return [_VERSION_BYTE + _encoder.encode(header), *part.payload]
 
     def messages(self, channel: Channel, part: Part, chunk_bytes: int) -> Iterator[list[Frame]]:
-        """The frames of all messages of a large part: the chunks of its payload, and then the part."""
+        """Return the frames of all messages of a large part: the chunks of its payload, and then the part."""
         sizes = tuple(memoryview(frame).nbytes for frame in part.payload)
         for frame in part.payload:
             whole = memoryview(frame).cast("B")
@@ -148,11 +148,11 @@ class StreamSender:
         yield self.buffer(channel, part._replace(payload=[]))
 
     def grant(self, channel: Channel, credit: int) -> None:
-        """Let the producer of a channel send this many more buffers, with the next message."""
+        """Allow the producer of a channel to send this many more buffers; the next message carries the credit."""
         self._credits[channel] = self._credits.get(channel, 0) + credit
 
     def credit(self) -> bytes | None:
-        """The frame that sends what no buffer has taken along; None when there is nothing."""
+        """Return a frame with the pending credit, or None if no credit is pending."""
         if not self._credits:
             return None
         header = CreditHeader(self._stream, self._sequence, self._take_credits())
@@ -166,7 +166,7 @@ class StreamSender:
 
 
 class _Stream:
-    """What the receiver remembers of one stream."""
+    """The receiver's state for one stream."""
 
     __slots__ = ("broken", "channel", "expected", "large", "parts", "sender", "unfinished")
 
@@ -181,7 +181,7 @@ class _Stream:
 
 
 class _LargePayload:
-    """The frames of a payload that comes in chunks."""
+    """The frames of a payload that arrives in chunks."""
 
     def __init__(self, sizes: Sequence[int], bytes_max: int) -> None:
         if sum(sizes) > bytes_max:
@@ -210,7 +210,7 @@ class _LargePayload:
 
 
 class StreamReceiver(Generic[T]):
-    """Decodes what comes to one worker on all its streams, and delivers it complete and in order."""
+    """Decodes the messages of all streams to one worker, and delivers them complete and in order."""
 
     def __init__(self, worker_id: str, codec: BufferCodec[T]) -> None:
         self._worker_id = worker_id
@@ -218,11 +218,11 @@ class StreamReceiver(Generic[T]):
         self._streams: dict[int, _Stream] = {}
 
     def receive(self, frames: Sequence[Frame]) -> Arrival | None:
-        """Take one message; None when there is nothing to deliver (yet). UNPICKLES: authenticated peers only.
+        """Receive one message; return None if there is nothing to deliver yet. UNPICKLES: authenticated peers only.
 
         Raises:
             ProtocolError: if the message belongs to no stream to this worker. Nothing of it was delivered.
-            RecordSerializationError: if records cannot be unpickled here. The stream is broken then.
+            RecordSerializationError: if records cannot be unpickled here. The stream is then broken.
         """
         header = _decode_header(frames)
         if isinstance(header, Hello):

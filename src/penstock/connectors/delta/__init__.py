@@ -1,1 +1,1 @@
-"""Tables of Delta Lake as sources and sinks."""
+"""Delta Lake tables as sources and sinks."""

@@ -1,59 +1,60 @@
-"""Exactly once into Delta Lake: what is prepared, under which names, and how one commit a checkpoint shows it.
+"""Exactly-once commits to Delta Lake: how writes are prepared and named, and how each checkpoint commits them once.
 
-A Delta table is its log: version n is the file `_delta_log/n.json`, which exactly one writer can make. A data file that
-no version names is seen by nobody. So the writers write Parquet files where they stay, and a checkpoint holds their
-names. When it is complete, the committer makes one version that adds the files of all subtasks. The question is what
-happens when that is tried a second time.
+A Delta table is defined by its log: version n is the file `_delta_log/n.json`, which exactly one writer can create. A
+data file that no version names is invisible. So the writers create Parquet files in their final location, and a
+checkpoint holds their names. When the checkpoint is complete, the committer creates one version that adds the files of
+all subtasks. The following explains why a repeated commit has no effect.
 
-**The names.** The log has a place for that: a version may hold *application transactions*, pairs of a name and a
-number, and readers of the log know the last number of each name. A version is made only if no version since the one
-that its writer had read holds one of its names. Flink's connector uses the name of the job with the number of the
-checkpoint. That loses data here: a job that starts again from an older savepoint counts its checkpoints from there
-again, finds its numbers in the log, and would take new rows for committed ones. So a name stands for one *run* of one
-writer, which no other attempt, job, or double of a task shares (`SinkWriterContext.run`), and the number counts what
-this run has prepared, from 1. A committable is done if the log has its number, or a greater one, for its run. All
+**Names.** The log supports this directly: a version may contain *application transactions*, pairs of a name and a
+number, and readers of the log know the last number of each name. A version is created only if no version since the one
+that its writer read contains one of its names. Flink's connector uses the job name with the checkpoint number. That
+can lose data: a job that restarts from an older savepoint counts its checkpoints from there, finds its numbers in the
+log, and would treat new rows as already committed. Here a name therefore identifies one *run* of one writer, which no
+other attempt, job or duplicate task shares (`SinkWriterContext.run`), and the number counts the commits that this run
+has prepared, from 1. A committable is done if the log contains its number, or a greater one, for its run. All
 committables of a commit go into one version, with the last number of each run.
 
-- *Twice.* Files and numbers are in one version, so there is no moment between. A second commit finds the numbers.
-- *Lost answers.* Whoever does not know whether a version was made reads the log and finds the numbers, or not. delta-rs
-  itself tries again when it gets no answer; it then meets its own version, whose names are the same, and says that
-  there is a conflict. The committer reads the log and finds that all is done.
-- *Zombies.* A committer that was given up and lives on may commit while its successor does. Both name the same runs,
-  so one of the two versions is refused, and who made it finds the numbers of the other.
-- *Order.* "The number or a greater one" is right because numbers of a run are committed in their order: they come to
-  the one committer through one channel, what was in flight comes before what is new, and all that was restored is
-  committed before a new attempt has its first checkpoint.
-- *Old savepoints.* The committables of a savepoint carry the names of the runs that made them. What was committed is
-  found so, years later. What the new job writes has new names, whatever its checkpoints are called.
-- *A savepoint beside the job* names files that the job's next checkpoint commits. If the job fails before that, its
+- *Repeated commits.* Files and numbers are written in one version, so they become visible together. A second commit
+  finds the numbers.
+- *Lost responses.* A committer that does not know whether its version was created reads the log and looks for the
+  numbers. delta-rs itself retries if it gets no response; it then finds its own version, which has the same names, and
+  reports a conflict. The committer reads the log and finds that everything is committed.
+- *Zombies.* A committer that was replaced but is still alive may commit at the same time as its successor. Both name
+  the same runs, so one of the two versions is rejected, and its committer finds the numbers of the other.
+- *Order.* "The number or a greater one" is sufficient because the numbers of a run are committed in order: they reach
+  the only committer through one channel, in-flight commits precede new ones, and all restored commits are done before
+  a new attempt completes its first checkpoint.
+- *Old savepoints.* The committables of a savepoint carry the names of the runs that created them. Committed ones are
+  recognized by these, even years later. The new job's own commits have new names, whatever its checkpoint numbers are.
+- *A savepoint of a running job* names files that the job's next checkpoint commits. If the job fails before that, its
   next attempt writes those rows again under another name. A job that starts from the savepoint commits the files then.
-- *Micro-batches* run each epoch in new tasks, so names of runs would grow with epochs. There all that epochs before
-  have prepared is committed before an epoch begins (`owes_nothing`). So one name, of the job and the operator, with the
-  number of the epoch is enough: an epoch is prepared as a whole, stored, and only then committed.
-- *Size.* The log keeps the last number of each name: one line a writer and attempt.
-  `delta.setTransactionRetentionDuration` lets go of names that are older; set it to no less than the age of the oldest
-  savepoint that is kept.
+- *Micro-batches* run each epoch in new tasks, so the number of run names would grow with the epochs. However, all
+  commits that earlier epochs prepared are done before an epoch begins (`owes_nothing`). A single name, of the job and
+  the operator, with the epoch number is therefore enough: an epoch is prepared as a whole, stored, and only then
+  committed.
+- *Size.* The log keeps the last number of each name: one line per writer and attempt.
+  `delta.setTransactionRetentionDuration` expires older names; set it to at least the age of the oldest retained
+  savepoint.
 
-**Other writers.** Adding files conflicts with nobody but a change of the table's columns or protocol, and with a commit
-of the same names. delta-rs takes the next version if another writer was faster. What it refuses is tried again on the
-newest version, after a look at the numbers. Two jobs on one table share no names.
+**Other writers.** Adding files conflicts only with changes to the table's columns or protocol, and with commits of the
+same names. delta-rs takes the next version if another writer was faster. A rejected commit is retried on the newest
+version, after checking the numbers. Two jobs on one table share no names.
 
-**Files left behind.** Files that were written, and whose checkpoint was never completed, stay: a writer that is closed
-removes its own, a process that is killed does not. They are the same to the table as files that were deleted from it,
-and the same tool removes both: VACUUM, which takes files that no version names when they are older than a week. So a
-savepoint that is older than that may name files that are gone, if they were never committed. The commit of restored
-state therefore looks whether its files are there, and fails with a sentence if not: a version that names a missing
-file would break the table.
+**Orphaned files.** Files whose checkpoint never completed remain: a writer removes its own when it is closed, but a
+killed process does not. To the table they are like deleted files, and VACUUM removes both: it deletes files that no
+version names once they are more than a week old. An older savepoint may therefore name files that VACUUM has removed,
+if they were never committed. The commit of restored state therefore checks that its files exist and fails with a clear
+message if not: a version that names a missing file would break the table.
 
-**Upserts.** Changes of rows by their key are written into files of the same kind, with a column for what each does,
-which no version ever names. The commit reads them, keeps the last change of each key, and merges them into the table,
-in one version with the numbers. It removes them afterwards; what a failure leaves, VACUUM does. A merge depends on all
-rows of the table, so it conflicts with everybody who adds or removes files, and is done again on the newest version.
-A merge that changes nothing makes no version; then a version is made that has the numbers alone. Otherwise a deletion
-that met no row could be repeated later, when there is one.
+**Upserts.** Keyed changes are written to the same kind of files, with an additional row kind column, and no version
+ever names these files. The commit reads them, keeps the last change of each key, and merges the changes into the table,
+in one version with the numbers. It then removes the files; VACUUM removes any that a failure leaves. A merge depends on
+all rows of the table, so it conflicts with every writer that adds or removes files, and is retried on the newest
+version. A merge that changes nothing creates no version, so the committer then creates one that contains only the
+numbers. Otherwise a deletion that matched no row could be repeated later, when such a row exists.
 
-**What it costs.** One listing and one new file in the log a checkpoint, and a look at the files that restored state
-names. The committer holds the changes of an upsert between two checkpoints in memory.
+**Cost.** Each checkpoint costs one listing and one new file in the log, and a check of the files that restored state
+names. The committer holds an upsert's changes between two checkpoints in memory.
 """
 
 from __future__ import annotations
@@ -74,19 +75,19 @@ if TYPE_CHECKING:
     from deltalake import CommitProperties, DeltaTable
 
 _LOG: Final = logging.getLogger("penstock.connectors.delta")
-#: How often a version is tried to be made, while others are faster.
+#: How many times to try to create a version while other writers are faster.
 _TRIES: Final = 30
 _WAIT_S: Final = 0.05
 
 
 @dataclass(frozen=True, slots=True)
 class PreparedFiles:
-    """A committable: files that are to be shown, under a name that only they have.
+    """A committable: files to add to the table, under a unique name.
 
     Attributes:
         run: the name of the application transaction.
-        number: of what the run has prepared.
-        files: data files, or files of changes.
+        number: the number of the commit within its run.
+        files: data files or change files.
     """
 
     run: str
@@ -95,29 +96,29 @@ class PreparedFiles:
 
 
 def run_name(context: SinkWriterContext) -> str:
-    """The name of a run: no two jobs, operators, subtasks, attempts or doubles of a task share one."""
+    """Return the name of a run, unique across jobs, operators, subtasks, attempts and duplicate tasks."""
     return f"penstock/{context.job_id}/{context.operator_id}/{context.subtask_index}/{context.run}"
 
 
 def names_of(context: SinkWriterContext) -> tuple[str, int]:
-    """The name under which a writer prepares files, and the number of the first; see the module's text."""
+    """Return the transaction name of a writer and the first number; see the module docstring."""
     if context.owes_nothing:
         return f"penstock/{context.job_id}/{context.operator_id}", context.attempt
     return run_name(context), 1
 
 
-#: Makes the next version of a table, with these properties; raises delta-rs's errors.
+#: Creates the next version of a table with these properties; raises delta-rs's errors.
 Apply = Callable[["DeltaTable", Sequence[PreparedFiles], "CommitProperties"], None]
 
 
 class DeltaCommitter(Committer[PreparedFiles]):
-    """Makes one version of all that a checkpoint has prepared; doing so again changes nothing.
+    """Commits everything that a checkpoint has prepared as one version; repeating a commit has no effect.
 
     Args:
         target: the table.
-        apply: how files become rows of the table.
-        compact_after: after how many versions of the table small files are put together; None for never.
-        forget: removes files that are of no use after the commit.
+        apply: how to add the files to the table.
+        compact_after: compact small files after this many versions of the table; None for never.
+        forget: removes files that are no longer needed after the commit.
     """
 
     def __init__(
@@ -138,7 +139,7 @@ class DeltaCommitter(Committer[PreparedFiles]):
         self._commit(committables, looks=False)
 
     def recommit(self, committables: Sequence[PreparedFiles]) -> None:
-        """See `Committer`. Raises `CommitError` if a file is gone that was not committed."""
+        """See `Committer`. Raises `CommitError` if an uncommitted file is missing."""
         self._commit(committables, looks=True)
 
     def _commit(self, committables: Sequence[PreparedFiles], looks: bool) -> None:
@@ -159,7 +160,7 @@ class DeltaCommitter(Committer[PreparedFiles]):
                 self._compact(version)
                 break
             except FileNotFoundError as error:
-                # A double of this committer may have committed, and removed, changes since the log was read.
+                # A duplicate of this committer may have committed changes and removed their files in the meantime.
                 self._table = None
                 if not _not_in_log(self.newest(), due):
                     continue
@@ -174,7 +175,7 @@ class DeltaCommitter(Committer[PreparedFiles]):
             self._forget(committables)
 
     def newest(self) -> DeltaTable:
-        """The table as it is now."""
+        """Return the table at its newest version."""
         if self._table is None:
             make_if_missing(self._target)
             self._table = self._target.place.open()
@@ -183,7 +184,7 @@ class DeltaCommitter(Committer[PreparedFiles]):
         return self._table
 
     def _check_files(self, due: Sequence[PreparedFiles]) -> None:
-        """Raise `FileNotFoundError` for a file that is not there as it was written."""
+        """Raise `FileNotFoundError` for a file that is missing or has another size than was written."""
         files = self._target.place.files()
         sizes = {one.path: one.size_bytes for prepared in due for one in prepared.files}
         for info in files.get_file_info(list(sizes)):
@@ -199,9 +200,10 @@ class DeltaCommitter(Committer[PreparedFiles]):
         )
 
     def _compact(self, version: int) -> None:
-        """Put small files together, without any change of rows, if a multiple of so many versions is reached.
+        """Compact small files, which changes no rows, if a multiple of `compact_after` versions has been reached.
 
-        `version`: before this commit. Committers of epochs live for one commit, so the table has to count.
+        `version` is the version before this commit. An epoch's committer lives for one commit, so the table's versions
+        count.
         """
         if self._compact_after is None:
             return
@@ -217,12 +219,12 @@ class DeltaCommitter(Committer[PreparedFiles]):
         self._table = None
 
     def close(self) -> None:
-        """Let go of the table."""
+        """Release the table."""
         self._table = None
 
 
 def add_files(target: Target) -> Apply:
-    """Shows data files as they are."""
+    """Return a function that adds data files to the table unchanged."""
 
     def apply(table: DeltaTable, due: Sequence[PreparedFiles], properties: CommitProperties) -> None:
         from deltalake.transaction import AddAction, RemoveAction
@@ -252,7 +254,7 @@ def add_files(target: Target) -> Apply:
 
 
 def _not_in_log(table: DeltaTable, committables: Sequence[PreparedFiles]) -> list[PreparedFiles]:
-    """Those of which the table has neither the number nor a greater one."""
+    """Return the committables for whose run the table has neither their number nor a greater one."""
     last: dict[str, int] = {}
     for one in committables:
         if one.run not in last:
@@ -270,7 +272,7 @@ def _properties(due: Sequence[PreparedFiles]) -> CommitProperties:
 
 
 def _is_conflict(error: Exception) -> bool:
-    """Whether another version came between, and the next try may go through."""
+    """Return whether another version was created in the meantime, so that a retry may succeed."""
     from deltalake.exceptions import CommitFailedError
 
     text = str(error).lower()

@@ -1,4 +1,4 @@
-"""Writes data files, one for each partition until it is large enough, which no reader of the table knows of yet."""
+"""Writes data files that are not yet part of the table, one per partition until it reaches the target size."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from penstock.connectors.delta.partitions import Texts, by_partition, directory_
 from penstock.connectors.delta.place import TablePlace
 from penstock.connectors.delta.statistics import statistics_of
 
-#: Rows are kept in memory until there are so many, or so many bytes, for a file that is open.
+#: An open file buffers up to this many rows or bytes in memory.
 GROUP_ROWS: Final = 1 << 16
 GROUP_BYTES: Final = 16 << 20
-#: A file that is so large is followed by another one.
+#: A file of this size is closed and followed by a new one.
 TARGET_BYTES: Final = 128 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """A Parquet file that is whole.
+    """A complete Parquet file.
 
     Attributes:
-        path: relative to the table.
-        size_bytes: how long it is.
-        partition: the values of the partition columns, as the log has them.
-        statistics: of its columns, as the log has them.
-        written_ms: when it was written.
+        path: the path relative to the table.
+        size_bytes: the file size.
+        partition: the values of the partition columns, in the log's format.
+        statistics: the column statistics, in the log's format.
+        written_ms: the time at which the file was written.
     """
 
     path: str
@@ -49,7 +49,7 @@ class _OpenFile:
         self._rows = self._bytes = 0
 
     def write(self, batch: pa.RecordBatch) -> int:
-        """Returns about how long the file is now."""
+        """Write rows and return the approximate size of the file."""
         self._batches.append(batch)
         self._rows += batch.num_rows
         self._bytes += batch.nbytes
@@ -78,14 +78,14 @@ class _OpenFile:
 
 
 class DataFilesWriter:
-    """Writes columns into files below a table.
+    """Writes columns to files below a table.
 
     Args:
-        place: of the table.
-        schema: of the columns.
-        partition_columns: which of them are in the log alone.
-        stem: begins the names of files; no other writer has it.
-        target_bytes: how large a file should be.
+        place: the table's location.
+        schema: the schema of the columns.
+        partition_columns: the columns that are stored only in the log.
+        stem: the prefix of the file names, unique to this writer.
+        target_bytes: the target file size.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class DataFilesWriter:
         self._whole: list[DataFile] = []
 
     def write(self, batch: pa.RecordBatch, now_ms: int) -> None:
-        """Write rows of the schema."""
+        """Write rows that have the schema."""
         if not self._partition_columns:
             self._write((), batch, now_ms)
             return
@@ -124,7 +124,7 @@ class DataFilesWriter:
             self._whole.append(self._open.pop(partition).finish(now_ms))
 
     def finish(self, now_ms: int) -> tuple[DataFile, ...]:
-        """End all files; returns those that were not returned yet."""
+        """Close all files and return those not yet returned."""
         while self._open:
             self._whole.append(self._open.pop(next(iter(self._open))).finish(now_ms))
         whole, self._whole = tuple(self._whole), []
@@ -132,7 +132,7 @@ class DataFilesWriter:
         return whole
 
     def discard(self) -> None:
-        """Remove what `finish` has not returned."""
+        """Remove all files that `finish` has not returned."""
         for file in self._open.values():
             file.discard()
         for one in self._whole:

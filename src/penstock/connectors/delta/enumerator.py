@@ -1,8 +1,8 @@
-"""Finds the files of a table and hands them out: those of one version, and then those that later versions add.
+"""Discovers the files of a table and hands them out: the files of one version, then the files that later versions add.
 
-Versions are numbered without a gap, and each has a file of its own in the log. So what comes next is found by one look
-whether there is a file of that number, without a listing. The state is the next number, and the files that nobody has
-been given yet.
+Versions are numbered consecutively, and each is one file in the log. The enumerator therefore finds the next version by
+checking for the file of that number, without a listing. Its state is the next version number and the files that have
+not been assigned.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from penstock.core.connector import SplitEnumerator, SplitEnumeratorContext
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
-#: So many versions are read at a time.
+#: The maximum number of versions to read at a time.
 _VERSIONS: Final = 100
 
 
 class DeltaEnumeratorState(TypedDict):
-    """What an enumerator needs in order to go on."""
+    """The state of an enumerator."""
 
     pending: list[DeltaSplit]
     next_version: int | None
@@ -41,7 +41,7 @@ class _Found(NamedTuple):
 
 
 class DeltaEnumerator(SplitEnumerator[DeltaSplit]):
-    """See the module's text."""
+    """The enumerator of a Delta source; see the module docstring."""
 
     def __init__(
         self, context: SplitEnumeratorContext[DeltaSplit], scanned: Scanned, restored: DeltaEnumeratorState | None
@@ -50,13 +50,13 @@ class DeltaEnumerator(SplitEnumerator[DeltaSplit]):
         self._scanned = scanned
         self._pending: deque[DeltaSplit] = deque(restored["pending"] if restored else ())
         self._given_back: deque[DeltaSplit] = deque()
-        #: None until the first look
+        #: None until the first discovery
         self._next: int | None = restored["next_version"] if restored else None
         self._waiting: dict[int, None] = {}  # an ordered set of subtasks
         self._is_first = True
 
     def start(self) -> None:
-        """Looks at the table."""
+        """Start discovering files."""
         if self._next is None or self._is_following:
             self._context.call_async(self._look, self._found)
 
@@ -65,18 +65,18 @@ class DeltaEnumerator(SplitEnumerator[DeltaSplit]):
         return self._scanned.interval_ms is not None
 
     def handle_split_request(self, subtask_index: int) -> None:
-        """Assigns the next split, as soon as there is one."""
+        """Assign the next split as soon as one is available."""
         self._waiting[subtask_index] = None
         self._assign()
 
     def add_splits_back(self, splits: Sequence[DeltaSplit], subtask_index: int) -> None:
-        """Puts splits back, to be handed out first; those of several readers in order again."""
+        """Return splits to the front of the queue, in order even if they come from several readers."""
         self._waiting.pop(subtask_index, None)
         self._given_back = deque(sorted([*splits, *self._given_back], key=lambda split: split.order))
         self._assign()
 
     def snapshot_state(self, checkpoint_id: int) -> DeltaEnumeratorState:
-        """What is pending, and the next version."""
+        """Return the unassigned splits and the next version."""
         return DeltaEnumeratorState(pending=[*self._given_back, *self._pending], next_version=self._next)
 
     def _assign(self) -> None:
@@ -92,7 +92,7 @@ class DeltaEnumerator(SplitEnumerator[DeltaSplit]):
     # --- in the background ----------------------------------------------------------------------------------------
 
     def _look(self) -> _Found:
-        """Runs in the background, so it changes no state."""
+        """Discover files. Runs in the background, so it changes no state."""
         if self._next is None:
             return self._begin()
         return self._follow(self._next, checks=self._is_first)
@@ -136,7 +136,10 @@ class DeltaEnumerator(SplitEnumerator[DeltaSplit]):
         ]
 
     def _follow(self, version: int, checks: bool) -> _Found:
-        """The files of versions from one on, as far as there are versions. `checks`: whether they may be too old."""
+        """Return the files of the versions from `version` on, as far as they exist.
+
+        `checks`: raise `VersionError` if the log has dropped `version`.
+        """
         place = self._scanned.place
         splits: list[DeltaSplit] = []
         files = place.files()
@@ -181,7 +184,7 @@ class DeltaEnumerator(SplitEnumerator[DeltaSplit]):
 
 
 def _changes(version: Version) -> Iterator[tuple[LoggedFile, Meaning]]:
-    """Rows that go before rows that come."""
+    """Yield files of deleted rows before files of inserted rows."""
     if version.changes:
         yield from ((file, Meaning.CHANGES_OLD) for file in version.changes)
         yield from ((file, Meaning.CHANGES_NEW) for file in version.changes)

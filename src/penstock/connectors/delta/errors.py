@@ -1,4 +1,4 @@
-"""What is wrong with a table, so that another attempt of the job would meet the same: it fails at once."""
+"""Errors of a table that would recur in another attempt, so they fail the job without a restart."""
 
 from __future__ import annotations
 
@@ -6,30 +6,30 @@ from penstock.base.errors import FormatError, OperationError, PenstockError
 
 
 class CommitError(PenstockError, RuntimeError):
-    """A file that a checkpoint names is gone, so its rows cannot be shown."""
+    """Raised when a file that a checkpoint names is missing, so its rows cannot be committed."""
 
     suppresses_restart = True
 
 
 class MissingTableError(PenstockError, FileNotFoundError):
-    """There is no table, or a file of it is gone."""
+    """Raised when a table, or one of its files, does not exist."""
 
     suppresses_restart = True
 
 
 class TableMismatchError(FormatError):
-    """A table does not have the columns that are read."""
+    """Raised when a table lacks columns that the source reads."""
 
     suppresses_restart = True
 
 
 class VersionError(OperationError):
-    """A version cannot be followed: it is gone, or does what the source is not told to read."""
+    """Raised when a version is no longer in the log, or makes changes that the source is not configured to read."""
 
     suppresses_restart = True
 
 
 class UnsupportedTableError(OperationError, NotImplementedError):
-    """A table has what is not read, or rules that the sink does not keep to."""
+    """Raised when a table has features that are not supported, or rules that the sink does not enforce."""
 
     suppresses_restart = True

@@ -1,7 +1,7 @@
-"""Which tables can be read and written, by the features of their protocol.
+"""Decides which tables can be read and written, by the features of their protocol.
 
-Features for readers change what files mean, and those for writers which rules new files keep to. An unknown one is
-refused by name: a table that is read or written without it would have wrong rows.
+Reader features change how files are interpreted, and writer features define rules for new files. An unknown feature is
+rejected by name, because ignoring it would produce wrong rows.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _COMMIT_TIMES: Final = "delta.enableInCommitTimestamps"
 _APPEND_ONLY: Final = "delta.appendOnly"
 _MAPPING: Final = "delta.columnMapping.mode"
 _VECTORS: Final = "deletionVectors"
-#: Features for readers. Vectors of deletions and mapped columns are refused only where a table uses them.
+#: Supported reader features. Deletion vectors and column mapping are rejected only if a table uses them.
 _READ: Final = frozenset(
     {
         _VECTORS,
@@ -42,7 +42,7 @@ _READ: Final = frozenset(
         "variantType-preview",
     }
 )
-#: Features for writers that delta-rs commits, and that the sink's files keep to.
+#: Writer features that delta-rs can commit and that the sink's files comply with.
 _WRITTEN: Final = frozenset(
     {
         _VECTORS,
@@ -60,16 +60,16 @@ _WRITTEN: Final = frozenset(
 
 
 def check_readable(scanned: Scanned, table: DeltaTable) -> None:
-    """Check that a table can be read under its declaration.
+    """Check that a table can be read as declared.
 
     Args:
-        scanned: the table, and the columns to read.
-        table: open, at the version that is read first.
+        scanned: the table and the columns to read.
+        table: the table, open at the first version to read.
 
     Raises:
-        UnsupportedTableError: for features that are not read; it names them.
-        TableMismatchError: for columns that the table does not have so.
-        ConfigurationError: if changes are to be read and the table keeps none.
+        UnsupportedTableError: for unsupported features; the message names them.
+        TableMismatchError: for columns that the table lacks or has with another type.
+        ConfigurationError: if changes should be read but the table does not record them.
     """
     place, configuration = scanned.place, table.metadata().configuration
     check_features(place, table)
@@ -83,7 +83,7 @@ def check_readable(scanned: Scanned, table: DeltaTable) -> None:
 
 
 def check_features(place: TablePlace, table: DeltaTable) -> None:
-    """Raise `UnsupportedTableError` for features of a table that are not read; it names them."""
+    """Raise `UnsupportedTableError` for table features that cannot be read; the message names them."""
     _refuse(place, "read", _features(table.protocol().reader_features), _READ)
     mapping = table.metadata().configuration.get(_MAPPING, "none")
     if mapping != "none":
@@ -93,15 +93,15 @@ def check_features(place: TablePlace, table: DeltaTable) -> None:
 
 
 def check_writable(place: TablePlace, table: DeltaTable, is_by_key: bool) -> None:
-    """Check that files can be added to a table without asking it.
+    """Check that files can be added to a table without violating its rules.
 
     Args:
-        place: of the table.
-        table: open.
+        place: the table's location.
+        table: the open table.
         is_by_key: whether rows are also replaced and deleted.
 
     Raises:
-        UnsupportedTableError: for features and rules that the sink does not keep to; it names them.
+        UnsupportedTableError: for features and rules that the sink does not comply with; the message names them.
     """
     path, configuration = place.path, table.metadata().configuration
     _refuse(place, "written", _features(table.protocol().writer_features), _WRITTEN)
@@ -109,7 +109,7 @@ def check_writable(place: TablePlace, table: DeltaTable, is_by_key: bool) -> Non
         if key.startswith("delta.constraints.") or (key == _MAPPING and value != "none"):
             raise UnsupportedTableError(f"the Delta table {path} has {key} = {value}, which the sink does not keep to")
     if is_by_key:
-        check_vectors(place, table)  # files are written again without them
+        check_vectors(place, table)  # an upsert rewrites files without them
     if is_by_key and configuration.get(_APPEND_ONLY) == "true":
         raise UnsupportedTableError(
             f"the Delta table {path} has {_APPEND_ONLY} = true, so the sink cannot replace or delete rows by key: set "
@@ -124,7 +124,7 @@ def check_writable(place: TablePlace, table: DeltaTable, is_by_key: bool) -> Non
 
 
 def check_before_reading(scanned: Scanned) -> None:
-    """The same as `check_readable` while a statement is planned. A table that cannot be reached is left to the job."""
+    """Check like `check_readable` while planning a statement; leave an unreachable table to the job."""
     table = _open(scanned.place)
     if table is not None:
         load_start(table, scanned)
@@ -132,7 +132,7 @@ def check_before_reading(scanned: Scanned) -> None:
 
 
 def check_before_writing(place: TablePlace, is_by_key: bool) -> None:
-    """The same as `check_writable` while a statement is planned. A table that is missing or away is left to the job."""
+    """Check like `check_writable` while planning a statement; leave a missing or unreachable table to the job."""
     table = _open(place)
     if table is not None:
         check_writable(place, table, is_by_key)
@@ -149,7 +149,7 @@ def _open(place: TablePlace) -> DeltaTable | None:
 
 
 def load_start(table: DeltaTable, scanned: Scanned) -> None:
-    """Let a table be at the version that a source which ends reads."""
+    """Load the version that a bounded source reads."""
     start = scanned.start
     if scanned.interval_ms is not None:
         return
@@ -163,7 +163,7 @@ def load_start(table: DeltaTable, scanned: Scanned) -> None:
 
 
 def first_since(table: DeltaTable, timestamp: str) -> int:
-    """The first version that is not older than a time; the next one if all are."""
+    """Return the first version at or after a time; the next version if all are older."""
     since_ms = _milliseconds(timestamp)
     versions = [version for version, time_ms in _commit_times(table) if time_ms >= since_ms]
     return min(versions, default=table.version() + 1)
@@ -186,7 +186,7 @@ def _has_commit_times(table: DeltaTable) -> bool:
 
 
 def _commit_times(table: DeltaTable) -> list[tuple[int, float]]:
-    """Versions and when they were committed (ms): in their commits if the table keeps times there."""
+    """Return the versions and their commit times (ms), from the commits themselves if the table records times there."""
     key = "inCommitTimestamp" if _has_commit_times(table) else "timestamp"
     return [(entry["version"], entry.get(key, entry.get("timestamp", 0))) for entry in table.history()]
 

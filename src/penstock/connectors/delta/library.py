@@ -1,4 +1,4 @@
-"""The library delta-rs, which is an extra: imported where it is used, with a sentence where it is missing."""
+"""Imports delta-rs, an optional dependency, on use; the error says how to install it."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ from penstock.connectors.extras import require
 
 
 def require_library() -> None:
-    """Check that the library is there; raises `ConfigurationError` if not."""
+    """Raise `ConfigurationError` unless the library is installed."""
     require("deltalake", "Delta Lake", "deltalake", "delta")

@@ -1,4 +1,4 @@
-"""What the log of a table says: the files of a version, and what a version changes."""
+"""Reads the log of a table: the files of a version, and the changes that a version makes."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _LOG: Final = "_delta_log"
 
 @dataclass(frozen=True, slots=True)
 class LoggedFile:
-    """A data file, or one of changes.
+    """A data file or a change file.
 
     Attributes:
-        path: relative to the table.
-        partition: the values of the partition columns as text, by their names.
+        path: the path relative to the table.
+        partition: the values of the partition columns as text, by name.
     """
 
     path: str
@@ -37,15 +37,15 @@ class LoggedFile:
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """What a version changes.
+    """The changes that a version makes.
 
     Attributes:
-        number: of the version.
-        operation: what made it, as it says of itself.
-        added: files with new rows, and
-        removed: files whose rows are gone; files that are only put together differently are in neither.
-        changes: files that say what has changed, row by row; none where nobody wrote them.
-        columns: those of the table from now on; None where they are as before.
+        number: the version number.
+        operation: the operation that the version records as its origin.
+        added: files with new rows.
+        removed: files whose rows were deleted. Files that were only compacted are in neither tuple.
+        changes: files with row-level changes; empty if the writer recorded none.
+        columns: the table's new columns; None if they did not change.
     """
 
     number: int
@@ -57,10 +57,10 @@ class Version:
 
 
 def read_version(place: TablePlace, files: pafs.FileSystem, number: int) -> Version | None:
-    """A version by its own file of the log; None if there is no such file.
+    """Read a version from its log file; return None if the file does not exist.
 
     Raises:
-        UnsupportedTableError: if it has what cannot be read.
+        UnsupportedTableError: if the version uses an unsupported feature.
     """
     path = f"{_LOG}/{number:020d}.json"
     if files.get_file_info([path])[0].type == pafs.FileType.NotFound:
@@ -119,7 +119,7 @@ def _check_relative(place: TablePlace, path: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What the log says of a column of a data file; None where it does not. Values are Arrow's."""
+    """The log's statistics of a column of a data file, as Arrow values; None where the log has none."""
 
     rows: int
     least: pa.Scalar | None
@@ -128,7 +128,7 @@ class Figures:
 
 
 def files_of(place: TablePlace, table: DeltaTable) -> list[tuple[LoggedFile, dict[str, Figures]]]:
-    """All files of an open table in order of their paths, and what is said of their columns."""
+    """Return all files of an open table, ordered by path, with their column statistics."""
     check_vectors(place, table)
     actions = pa.table(table.get_add_actions(flatten=False)).combine_chunks()
     keys = list(table.metadata().partition_columns)
@@ -147,7 +147,7 @@ def files_of(place: TablePlace, table: DeltaTable) -> list[tuple[LoggedFile, dic
 
 
 def check_vectors(place: TablePlace, table: DeltaTable) -> None:
-    """Raise `UnsupportedTableError` for a table with rows that a deletion vector deletes."""
+    """Raise `UnsupportedTableError` if a deletion vector deletes rows of the table."""
     protocol = table.protocol()
     if "deletionVectors" not in (protocol.reader_features or ()):
         return
@@ -182,7 +182,7 @@ def _field(struct: pa.Scalar | None, name: str) -> pa.Scalar | None:
 
 
 def check_columns(place: TablePlace, wanted: Sequence[tuple[str, pa.DataType]], there: pa.Schema) -> None:
-    """Raise `TableMismatchError` for columns that a table does not have as they are wanted."""
+    """Raise `TableMismatchError` if the table lacks a wanted column or has it with another type."""
     lacking = [name for name, _ in wanted if name not in there.names]
     if lacking:
         raise TableMismatchError(

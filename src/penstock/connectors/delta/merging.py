@@ -1,4 +1,4 @@
-"""Changes of rows by their key: written into files of their own, and merged into the table when they are committed."""
+"""Keyed changes, which are written to separate files and merged into the table on commit."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ from penstock.connectors.last_changes import is_gone, last_of_each
 if TYPE_CHECKING:
     from deltalake import CommitProperties, DeltaTable
 
-#: The column of a file of changes that says what each does, as the value of its `RowKind`.
+#: The column of a change file that holds each row's kind, as the value of its `RowKind`.
 KIND: Final = "_penstock_kind"
-#: Whether a row goes, in what is merged.
+#: The column of the merged rows that marks deletions.
 _GONE: Final = "_penstock_gone"
 
 
 def with_kinds(batch: pa.RecordBatch, kinds: bytes | None) -> pa.RecordBatch:
-    """Rows, and what each does; None where all are inserts."""
+    """Add the row kinds as a column; `kinds` is None if all rows are inserts."""
     found = bytes(batch.num_rows) if kinds is None else kinds
     column = pa.array(np.frombuffer(found, np.uint8))
     return pa.RecordBatch.from_arrays([*batch.columns, column], [*batch.schema.names, KIND])
 
 
 def changes_schema(columns: pa.Schema) -> pa.Schema:
-    """The columns of a file of changes."""
+    """Return the schema of a change file."""
     return pa.schema([*columns, pa.field(KIND, pa.uint8())])
 
 
 def merge_changes(target: Target) -> Apply:
-    """Merges the last change of each key into the table."""
+    """Return a function that merges the last change of each key into the table."""
 
     def apply(table: DeltaTable, due: Sequence[PreparedFiles], properties: CommitProperties) -> None:
         files = target.place.files()
@@ -57,7 +57,7 @@ def merge_changes(target: Target) -> Apply:
 
 
 def last_of_each_key(changes: pa.Table, key: Sequence[str]) -> pa.Table:
-    """Of rows in their order the last of each key; whether it goes is in a column."""
+    """Return the last row of each key, given rows in order, with a column that marks deletions."""
     changes = changes.combine_chunks()
     found = changes.take(last_of_each(changes, key))
     gone = pa.array(is_gone(found.column(KIND).to_numpy()), pa.bool_())
@@ -79,7 +79,7 @@ def _merge(table: DeltaTable, target: Target, rows: pa.Table, properties: Commit
 
 
 def forget_changes(target: Target, prepared: Sequence[PreparedFiles]) -> None:
-    """Remove files of changes that are merged; what is not removed now VACUUM removes."""
+    """Remove merged change files; VACUUM removes any that remain."""
     with contextlib.suppress(Exception):
         files = target.place.files()
         for info in files.get_file_info([one.path for each in prepared for one in each.files]):

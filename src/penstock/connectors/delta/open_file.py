@@ -1,4 +1,4 @@
-"""An open data file of a table, with the columns that are read from it."""
+"""An open data file of a table and the columns to read from it."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 
 class OpenFile:
-    """A data file. Its columns come from the file, from the partition in the log, or are NULL if the file is older.
+    """An open data file. A column comes from the file, from the log's partition value, or is NULL if the file is older.
 
     Args:
-        files: of the table.
+        files: the file system of the table.
         title: the path of the table, for errors.
-        version: that the file belongs to, for errors.
-        file: which one.
-        columns: that are read.
+        version: the version that the file belongs to, for errors.
+        file: the file to open.
+        columns: the columns to read.
 
     Raises:
         MissingTableError: if the file has been removed.
@@ -48,13 +48,13 @@ class OpenFile:
             one.name: value_of(partition[one.name], one.type, one.name) for one in columns if one.name in partition
         }
         there = set(self.parquet.schema_arrow.names)
-        #: the names of the columns that are stored in the file
+        #: the names of the columns to read that are stored in the file
         self.stored: Final = [
             name for name in dict.fromkeys(one.name for one in columns) if name in there and name not in self._constants
         ]
 
     def column(self, part: pa.RecordBatch, wanted: WantedColumn) -> pa.Array:
-        """A column of some rows of the file, in the type that is wanted. `part` has the columns `stored`."""
+        """Return a column of some rows in the wanted type. `part` holds the `stored` columns of those rows."""
         constant = self._constants.get(wanted.name)
         if constant is not None:
             return pa.repeat(constant, part.num_rows)

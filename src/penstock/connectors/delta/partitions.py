@@ -1,4 +1,4 @@
-"""The values of partition columns: constant in a data file, and text in the log of the table."""
+"""Partition column values, which are constant in a data file and stored as text in the table's log."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from penstock.base.errors import FormatError, UnsupportedError
 from penstock.codecs.exact_cast import exact_cast
 
-#: In the names of directories other signs become `_`: they only help people, since the log has the values.
+#: Other characters become `_` in directory names, which are only for humans: the log has the values.
 _STRANGE: Final = re.compile(r"[^A-Za-z0-9.=_-]")
 _NAME_LENGTH_MAX: Final = 64
 _NULL: Final = "__HIVE_DEFAULT_PARTITION__"
@@ -21,16 +21,16 @@ Texts = tuple[str | None, ...]
 
 
 def check_partition_type(column: str, kind: pa.DataType) -> None:
-    """Raise `UnsupportedError` for a column whose values are no text that can be read again."""
+    """Raise `UnsupportedError` for a column whose values cannot be converted to text and back."""
     if pa.types.is_nested(kind) or pa.types.is_binary(kind):
         raise UnsupportedError(f"a Delta table cannot be partitioned by column {column!r} of type {kind}")
 
 
 def texts_of(column: pa.Array) -> pa.Array:
-    """Values as the log has them."""
+    """Convert values to the log's text format."""
     kind = column.type
     if pa.types.is_string(kind):
-        # Delta Lake knows no empty text here: it reads it as NULL.
+        # Delta Lake has no empty strings here: it reads them as NULL.
         return pc.if_else(pc.equal(column, ""), None, column)
     texts = column.cast(pa.string())
     if pa.types.is_timestamp(kind) and kind.tz is not None:
@@ -39,7 +39,7 @@ def texts_of(column: pa.Array) -> pa.Array:
 
 
 def value_of(text: str | None, kind: pa.DataType, column: str) -> pa.Scalar:
-    """The value of a text of the log. Raises `FormatError` for one that is none."""
+    """Parse a value from the log's text format. Raises `FormatError` for invalid text."""
     if text is None or text == "":
         return pa.scalar(None, kind)
     try:
@@ -51,13 +51,13 @@ def value_of(text: str | None, kind: pa.DataType, column: str) -> pa.Scalar:
 
 
 def directory_of(names: Sequence[str], texts: Texts) -> str:
-    """The directory for files of a partition; empty where there are no partition columns."""
+    """Return the directory for files of a partition; empty if there are no partition columns."""
     parts = [f"{name}={_NULL if text is None else text}" for name, text in zip(names, texts, strict=True)]
     return "/".join(_STRANGE.sub("_", part)[:_NAME_LENGTH_MAX] for part in parts)
 
 
 def by_partition(columns: Sequence[pa.Array]) -> Iterator[tuple[Texts, Any]]:
-    """The texts of each partition that there is among rows, and the numbers of its rows, in order."""
+    """Yield the texts of each partition among the rows and the indices of its rows, in order."""
     codes = np.zeros(len(columns[0]), np.int64)
     dictionaries = []
     for column in columns:

@@ -1,4 +1,4 @@
-"""Where a table of Delta Lake is, and its files."""
+"""The location of a Delta Lake table and its files."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ if TYPE_CHECKING:
 
     from deltalake import DeltaTable
 
-#: In errors of delta-rs for tables with features that it does not read.
+#: Matches delta-rs errors about table features that it cannot read.
 _UNSUPPORTED: Final = re.compile("not supported|unsupported|column mapping|catalog-managed", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
 class TablePlace:
-    """A directory, here or in an object store.
+    """A directory, local or in an object store.
 
     Attributes:
-        path: absolute, or a URL.
-        options: how delta-rs reaches it, such as `aws_region`; what is not said comes from the environment.
+        path: an absolute path or a URL.
+        options: the storage options of delta-rs, such as `aws_region`; others come from the environment.
     """
 
     path: str
@@ -37,7 +37,7 @@ class TablePlace:
 
     @staticmethod
     def of(path: str | os.PathLike[str], options: Mapping[str, str] | None = None) -> TablePlace:
-        """The place of a path, which every machine understands alike."""
+        """Return the location for a path, in a form that is valid on every machine."""
         text = os.fspath(path)
         if text.startswith("file://"):
             text = text.removeprefix("file://")
@@ -47,22 +47,22 @@ class TablePlace:
 
     @property
     def is_local(self) -> bool:
-        """Whether it is in the file system of this machine."""
+        """Whether the table is in the local file system."""
         return "://" not in self.path
 
     def exists(self) -> bool:
-        """Whether there is a table."""
+        """Return whether the table exists."""
         require_library()
         from deltalake import DeltaTable
 
         return bool(DeltaTable.is_deltatable(self.path, dict(self.options)))
 
     def open(self, version: int | None = None) -> DeltaTable:
-        """The table, as it is now or was at a version.
+        """Open the table at its newest version or at the given one.
 
         Raises:
-            MissingTableError: if there is none.
-            UnsupportedTableError: for a table with features that delta-rs does not know.
+            MissingTableError: if the table does not exist.
+            UnsupportedTableError: for a table with features that delta-rs does not support.
         """
         require_library()
         from deltalake import DeltaTable
@@ -81,7 +81,7 @@ class TablePlace:
             ) from error
 
     def files(self) -> pafs.FileSystem:
-        """The files below, by paths that are relative to the table."""
+        """Return the table's file system, with paths relative to the table."""
         require_library()
         from deltalake.fs import DeltaStorageHandler
 
@@ -90,7 +90,7 @@ class TablePlace:
         return pafs.PyFileSystem(DeltaStorageHandler(self.path, dict(self.options)))
 
     def make_durable(self, paths: Sequence[str]) -> None:
-        """Let files that were written reach the disk, with their names, before anybody relies on them."""
+        """Sync written files and their directory entries to disk before they are referenced."""
         if not self.is_local:
             return
         directories = set()
@@ -117,5 +117,5 @@ def _first_line(error: Exception) -> str:
 
 
 def schema_of(table: Any) -> pa.Schema:
-    """The columns of an open table, as Arrow has them."""
+    """Return the Arrow schema of an open table."""
     return pa.schema(table.schema().to_arrow())

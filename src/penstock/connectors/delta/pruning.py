@@ -1,4 +1,4 @@
-"""What files and row groups need not be read, by what is said of their columns."""
+"""Skips files and row groups by their column statistics."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from penstock.connectors.delta.log import Figures
 
 
 class FilePruning(Protocol):
-    """Says which parts of a table may have rows that are wanted. Instances are pickled."""
+    """Selects the parts of a table that may contain wanted rows. Instances are pickled."""
 
     def may_have(self, figures: Mapping[str, Figures], partition: Mapping[str, pa.Scalar]) -> bool:
-        """Whether a file may have, by its columns and the values of its partition."""
+        """Return whether a file may contain wanted rows, by its column statistics and partition values."""
         ...
 
     def groups_of(self, file: Any) -> frozenset[int]:
-        """The row groups of an open `pyarrow.parquet.ParquetFile` that may have."""
+        """Return the row groups of an open `pyarrow.parquet.ParquetFile` that may contain wanted rows."""
         ...

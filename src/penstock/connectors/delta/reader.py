@@ -1,4 +1,4 @@
-"""Reads files of a table as columns."""
+"""Reads the files of a table as columns."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _NEW: Final = {"insert": RowKind.INSERT, "update_postimage": RowKind.UPDATE_AFTE
 
 
 class DeltaReader(PositionedReader[DeltaSplit]):
-    """Reads one file after another. A position is a number of rows of the file, whatever is left out of them."""
+    """Reads one file after another. A position counts the rows of the file, including rows that are filtered out."""
 
     def __init__(self, context: SourceReaderContext, scanned: Scanned) -> None:
         super().__init__(context)
         self._scanned = scanned
         self._files = scanned.place.files()
         self._open: _OpenSplit | None = None
-        #: a version that replaces files, and which rows change in it
+        #: a version that replaces files, and its changed rows
         self._replaced: tuple[int, ChangedRows] | None = None
         self._left = scanned.limit
 
@@ -53,7 +53,7 @@ class DeltaReader(PositionedReader[DeltaSplit]):
         return batch, self._open.split
 
     def _changed_of(self, split: DeltaSplit) -> Any | None:
-        """The mask of changed rows in a replaced file; None for other files, because all their rows count."""
+        """Return the mask of changed rows in a replaced file; None for other files, because all their rows count."""
         if split.meaning not in (Meaning.REPLACED_OLD, Meaning.REPLACED_NEW):
             return None
         if self._replaced is None or self._replaced[0] != split.version:
@@ -68,7 +68,7 @@ class DeltaReader(PositionedReader[DeltaSplit]):
 
 
 class _OpenSplit:
-    """A file that is open at a position; `split` follows it. `changed`: which of its rows are wanted; None for all."""
+    """A file open at a position, which `split` tracks. `changed` marks the wanted rows; None for all."""
 
     def __init__(self, files: Any, scanned: Scanned, split: DeltaSplit, changed: Any) -> None:
         self.split = split
@@ -81,7 +81,7 @@ class _OpenSplit:
         self._place = 0
 
     def _raw(self) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """Rows from the position on, and behind how many of the file they are."""
+        """Yield batches of rows from the position on, each with the index of its first row in the file."""
         parquet, begin = self._file.parquet, 0
         wanted = None if self._pruning is None else self._pruning.groups_of(parquet)
         is_changes = self.split.meaning in (Meaning.CHANGES_OLD, Meaning.CHANGES_NEW)
@@ -99,7 +99,7 @@ class _OpenSplit:
             begin = end
 
     def next(self, max_records: int) -> ColumnBatch | None:
-        """The next rows that are wanted, at least one; None at the end."""
+        """Return the next wanted rows, at least one; None at the end."""
         while True:
             if self._batch is None:
                 found = next(self._batches, None)

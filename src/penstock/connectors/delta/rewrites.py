@@ -1,6 +1,6 @@
-"""Which rows a version really removes and adds, where it replaces files and has no file of changes.
+"""Finds the rows that a version actually removes and adds when it replaces files and has no change file.
 
-A writer that updates one row replaces the whole file of that row, and some do so even when no row changes. Rows that
+A writer that updates one row replaces that row's whole file, and some writers do so even if no row changes. Rows that
 one version both removes and adds did not change, so a change feed must not emit them. Rows are compared by the columns
 that are read. The comparison is exact: floats are compared by their bits, and NULL equals NULL.
 """
@@ -21,20 +21,20 @@ from penstock.connectors.delta.split import Scanned, WantedColumn
 if TYPE_CHECKING:
     import pyarrow.fs as pafs
 
-#: For each file by its path: an array of booleans, whether the row at an index changes.
+#: Maps each file path to a Boolean array that marks the changed rows.
 ChangedRows = Mapping[str, Any]
 
 
 def find_changed_rows(scanned: Scanned, files: pafs.FileSystem, version: int) -> ChangedRows:
-    """Which rows of the files that a version removes or adds are not on both sides.
+    """Find the rows in a version's removed and added files that are not on both sides.
 
-    Reads the files column by column, and keeps 8 bytes for each row. If a row is on one side more often than on the
-    other, its last occurrences change.
+    Reads the files column by column and keeps 8 bytes per row. If a row occurs more often on one side than on the
+    other, its last occurrences count as changed.
 
     Args:
         scanned: the table and the columns that are read.
-        files: of the table.
-        version: the number of the version.
+        files: the file system of the table.
+        version: the version number.
 
     Raises:
         VersionError: if the log has dropped the version.
@@ -88,7 +88,7 @@ def _comparable_type(kind: pa.DataType) -> pa.DataType:
 
 
 def _to_comparable(values: pa.Array) -> pa.Array:
-    """The same values in a type that Arrow compares bit by bit."""
+    """Convert values to a type that Arrow compares bit by bit."""
     if pa.types.is_nested(values.type):
         texts = [None if value is None else repr(value) for value in values.to_pylist()]
         return pa.array(texts, pa.string())
@@ -96,7 +96,7 @@ def _to_comparable(values: pa.Array) -> pa.Array:
 
 
 def _combine(numbers: Any, values: pa.ChunkedArray) -> Any:
-    """Numbers of rows that are equal exactly where both the numbers before and the values are equal."""
+    """Number the rows so that two are equal if and only if both their previous numbers and their values are."""
     encoded = values.combine_chunks().dictionary_encode(null_encoding="encode")
     if isinstance(encoded, pa.ChunkedArray):
         encoded = encoded.combine_chunks()
@@ -106,14 +106,14 @@ def _combine(numbers: Any, values: pa.ChunkedArray) -> Any:
 
 
 def _find_surplus(removed: Any, added: Any) -> Sequence[Any]:
-    """Which numbers of either side have no counterpart on the other, as two arrays of booleans."""
+    """Return two Boolean arrays that mark the numbers on each side without a counterpart on the other."""
     size = int(max(removed.max(initial=-1), added.max(initial=-1))) + 1
     cancelled = np.minimum(np.bincount(removed, minlength=size), np.bincount(added, minlength=size))
     return [_count_occurrences(side) >= cancelled[side] for side in (removed, added)]
 
 
 def _count_occurrences(numbers: Any) -> Any:
-    """How often each number came before, among those at smaller indices."""
+    """Count, for each index, the earlier occurrences of its number."""
     order = np.argsort(numbers, kind="stable")
     ordered = numbers[order]
     is_first = np.r_[True, ordered[1:] != ordered[:-1]] if len(ordered) else np.zeros(0, bool)

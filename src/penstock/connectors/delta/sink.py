@@ -1,4 +1,4 @@
-"""`DeltaSink`: rows into a table of Delta Lake, exactly once, added or by their key."""
+"""`DeltaSink`: appends or upserts rows into a Delta Lake table, exactly once."""
 
 from __future__ import annotations
 
@@ -25,10 +25,11 @@ from penstock.core.connector import Committer, Sink, SinkWriter, SinkWriterConte
 
 
 class DeltaSink(Sink[Any]):
-    """Writes rows into a Delta table, each exactly once (G9); made by `for_row_data`.
+    """Writes rows to a Delta table exactly once (G9); created by `for_row_data`.
 
-    All subtasks write Parquet files, and one version of the table a checkpoint shows them. Without checkpoints there is
-    one version, at the end of the input. `penstock.connectors.delta.commits` says why that is exactly once.
+    All subtasks write Parquet files, and each checkpoint adds them in one version of the table. Without checkpoints
+    there is one version, at the end of the input. `penstock.connectors.delta.commits` explains the exactly-once
+    guarantee.
     """
 
     commits_globally = True
@@ -54,7 +55,7 @@ class DeltaSink(Sink[Any]):
         self._properties = tuple(sorted((properties or {}).items()))
         self._target_bytes = target_bytes
         self._compact_after = compact_after
-        #: whether columns are those of the schema by their places, whatever they are called
+        #: whether to match columns to the schema by position, ignoring their names
         self._by_place = by_place
         if columns is not None:
             self._target()
@@ -63,23 +64,23 @@ class DeltaSink(Sink[Any]):
     def for_row_data(
         table_path: str | os.PathLike[str], row_type: Any = None, storage_options: Mapping[str, str] | None = None
     ) -> DeltaSinkBuilder:
-        """Starts a sink.
+        """Return a builder.
 
         Args:
-            table_path: where the table is, or will be: a directory, or a URL such as `s3://bucket/table`.
+            table_path: the existing or new table: a directory, or a URL such as `s3://bucket/table`.
             row_type: the columns: `Types.ROW_NAMED`, a dict from name to type, or an Arrow schema; by default those of
                 the stream's declared type. Records are rows, tuples or dicts.
-            storage_options: how delta-rs reaches an object store, such as `{"aws_region": "eu-central-1"}`; what they
-                do not say comes from the environment, as for other clients.
+            storage_options: delta-rs options for an object store, such as `{"aws_region": "eu-central-1"}`; others come
+                from the environment, as for other clients.
 
         Raises:
-            ConfigurationError: without the library, or for columns that are none.
+            ConfigurationError: if the library is missing or the columns are invalid.
             UnsupportedError: for a type that Delta Lake does not have.
         """
         return DeltaSinkBuilder(table_path, row_type, storage_options)
 
     def for_type(self, type_info: TypeInformation | None) -> DeltaSink:
-        """The sink for records of a declared type, which gives the columns where the sink has none."""
+        """Return the sink for records of a declared type, which defines the columns if the sink has none."""
         if self._columns is not None:
             return self
         if not isinstance(type_info, RowTypeInfo):
@@ -93,7 +94,7 @@ class DeltaSink(Sink[Any]):
         return sink
 
     def create_writer(self, context: SinkWriterContext) -> SinkWriter[Any, PreparedFiles]:
-        """See `Sink`. Makes the table if it is missing, and compares its columns."""
+        """See `Sink`. Creates the table if it is missing, and compares its columns."""
         return DeltaWriter(context, self._target(), self._target_bytes, self._by_place)
 
     def create_committer(self, context: SinkWriterContext) -> Committer[PreparedFiles]:
@@ -126,34 +127,34 @@ class DeltaSinkBuilder:
         self._settings: dict[str, Any] = {}
 
     def with_partition_columns(self, *columns: str) -> DeltaSinkBuilder:
-        """By which columns a table is partitioned that the sink makes; one that is there must have the same."""
+        """Set the partition columns of a new table; an existing table must have the same."""
         self._settings["partition_columns"] = columns
         return self
 
     def with_key_columns(self, *columns: str) -> DeltaSinkBuilder:
-        """Take changes: by these columns rows are replaced and removed, by the kind of each record (`RowKind`).
+        """Upsert and delete rows by these key columns, according to the kind of each record (`RowKind`).
 
-        Of a key the last change counts, in the order in which it comes; so changes of a key come by one subtask, as
-        behind `key_by`. Without key columns rows are added, and all records have to be inserts.
+        The last change of each key wins, in arrival order. All changes of a key must therefore come through one
+        subtask, as after `key_by`. Without key columns the sink appends rows, and all records must be inserts.
         """
         self._settings["key"] = columns
         return self
 
     def with_merge_schema(self, merge_schema: bool) -> DeltaSinkBuilder:
-        """Whether columns that the table lacks are added to it; by default that is an error."""
+        """Set whether to add columns that the table lacks; by default they are an error."""
         self._settings["merge_schema"] = merge_schema
         return self
 
     def with_table_properties(self, properties: Mapping[str, str]) -> DeltaSinkBuilder:
-        """Properties of a table that the sink makes, such as `{"delta.enableChangeDataFeed": "true"}`."""
+        """Set the properties of a new table, such as `{"delta.enableChangeDataFeed": "true"}`."""
         self._settings["properties"] = dict(properties)
         return self
 
     def with_target_file_size(self, size_bytes: int) -> DeltaSinkBuilder:
-        """How large a data file grows before the next one begins; by default 128 MiB. All end at a checkpoint.
+        """Set the size at which a data file is closed; 128 MiB by default. A checkpoint closes all files.
 
         Raises:
-            ConfigurationError: if it is less than 1.
+            ConfigurationError: if the size is less than 1.
         """
         if size_bytes < 1:
             raise ConfigurationError(f"a data file has at least one byte, not {size_bytes}")
@@ -161,10 +162,10 @@ class DeltaSinkBuilder:
         return self
 
     def with_compaction(self, every_versions: int) -> DeltaSinkBuilder:
-        """Put small files together whenever the table has so many more versions; by default never. No rows change.
+        """Compact small files each time the table has gained this many versions; never by default. No rows change.
 
         Raises:
-            ConfigurationError: if it is less than 1.
+            ConfigurationError: if the number is less than 1.
         """
         if every_versions < 1:
             raise ConfigurationError(f"files are put together after one version or more, not {every_versions}")
@@ -172,9 +173,9 @@ class DeltaSinkBuilder:
         return self
 
     def build(self) -> DeltaSink:
-        """The sink.
+        """Build the sink.
 
         Raises:
-            ConfigurationError: for partition or key columns that are no columns.
+            ConfigurationError: for partition or key columns that do not exist.
         """
         return DeltaSink(self._place, self._columns, **self._settings)

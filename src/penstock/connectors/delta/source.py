@@ -1,4 +1,4 @@
-"""`DeltaSource`: the rows of a table of Delta Lake, of one version or as they come."""
+"""`DeltaSource`: reads one version of a Delta Lake table, or follows the table."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from penstock.core.connector import (
     SplitEnumeratorContext,
 )
 
-#: How often new versions are looked for (ms).
+#: The interval at which to check for new versions (ms).
 INTERVAL_MS: Final = 5_000
 _LATEST: Final = "latest"
 
 
 class DeltaSource(Source[Any, DeltaSplit]):
-    """Reads a Delta table; made by `for_bounded_row_data` or `for_continuous_row_data`. Records are rows with names.
+    """Reads a Delta table; created by `for_bounded_row_data` or `for_continuous_row_data`. Records are named rows.
 
-    A reader's position is a row of a file, so each row is read once across failures (G8).
+    A reader's position is a row in a file, so each row is read exactly once despite failures (G8).
     """
 
     def __init__(self, scanned: Scanned) -> None:
@@ -41,14 +41,14 @@ class DeltaSource(Source[Any, DeltaSplit]):
     def for_bounded_row_data(
         table_path: str | os.PathLike[str], storage_options: Mapping[str, str] | None = None
     ) -> BoundedDeltaSourceBuilder:
-        """Starts a source of one version: the newest, unless the builder is told another.
+        """Return a builder of a source of one version, by default the newest.
 
         Args:
-            table_path: the directory of the table, or a URL such as `s3://bucket/table`.
-            storage_options: how delta-rs reaches an object store; what they do not say comes from the environment.
+            table_path: the table's directory, or a URL such as `s3://bucket/table`.
+            storage_options: delta-rs options for an object store; other options come from the environment.
 
         Raises:
-            ConfigurationError: without the library.
+            ConfigurationError: if the library is missing.
         """
         return BoundedDeltaSourceBuilder(table_path, storage_options)
 
@@ -56,7 +56,7 @@ class DeltaSource(Source[Any, DeltaSplit]):
     def for_continuous_row_data(
         table_path: str | os.PathLike[str], storage_options: Mapping[str, str] | None = None
     ) -> ContinuousDeltaSourceBuilder:
-        """Starts a source that never ends: the table as it is, and then what later versions add.
+        """Return a builder of an unbounded source: the current table, followed by the rows that later versions add.
 
         The arguments and errors are those of `for_bounded_row_data`.
         """
@@ -64,11 +64,11 @@ class DeltaSource(Source[Any, DeltaSplit]):
 
     @property
     def boundedness(self) -> Boundedness:
-        """Bounded, unless new versions are looked for."""
+        """Bounded, unless the source checks for new versions."""
         return Boundedness.BOUNDED if self.scanned.interval_ms is None else Boundedness.CONTINUOUS_UNBOUNDED
 
     def max_parallelism(self) -> int | None:
-        """Changes are read by one reader, so that those of a row stay in order."""
+        """Return 1 if changes are read, so that the changes of a row stay in order."""
         return 1 if self.scanned.reads_changes else None
 
     def create_enumerator(
@@ -97,12 +97,12 @@ class _Builder:
         self._set(start=Start(**values))
 
     def build(self) -> DeltaSource:
-        """The source. Opens the table, to see its columns.
+        """Build the source. Opens the table to read its columns.
 
         Raises:
-            MissingPathError: if there is no table.
-            UnknownNameError: for columns that it does not have.
-            UnsupportedTableError: for features that are not read.
+            MissingPathError: if the table does not exist.
+            UnknownNameError: for columns that the table lacks.
+            UnsupportedTableError: for unsupported features.
         """
         table = self._scanned.place.open()
         check_features(self._scanned.place, table)
@@ -122,7 +122,7 @@ class BoundedDeltaSourceBuilder(_Builder):
     """Builds a source of one version."""
 
     def column_names(self, *names: str) -> BoundedDeltaSourceBuilder:
-        """Which columns; by default all."""
+        """Set the columns to read; all by default."""
         self._names = names
         return self
 
@@ -132,7 +132,7 @@ class BoundedDeltaSourceBuilder(_Builder):
         return self
 
     def timestamp_as_of(self, timestamp: str) -> BoundedDeltaSourceBuilder:
-        """Read what was the newest version at a time, such as `2026-01-31T12:00:00Z`."""
+        """Read the newest version as of a time, such as `2026-01-31T12:00:00Z`."""
         self._begin(timestamp=timestamp)
         return self
 
@@ -145,29 +145,29 @@ class ContinuousDeltaSourceBuilder(_Builder):
         self._set(interval_ms=INTERVAL_MS)
 
     def column_names(self, *names: str) -> ContinuousDeltaSourceBuilder:
-        """Which columns; by default all."""
+        """Set the columns to read; all by default."""
         self._names = names
         return self
 
     def starting_version(self, version: int | str) -> ContinuousDeltaSourceBuilder:
-        """Leave out the table as it is: read what this version and later ones add, or with `"latest"` later ones only.
+        """Skip the current table: read the rows that this and later versions add, or with `"latest"` later ones only.
 
         Raises:
-            ConfigurationError: for another text.
+            ConfigurationError: if the text is neither a number nor `"latest"`.
         """
         self._begin(**start_of(version))
         return self
 
     def starting_timestamp(self, timestamp: str) -> ContinuousDeltaSourceBuilder:
-        """The same from the first version on that is not older than a time, such as `2026-01-31T12:00:00Z`."""
+        """Start like `starting_version` at the first version at or after a time, such as `2026-01-31T12:00:00Z`."""
         self._begin(timestamp=timestamp)
         return self
 
     def update_check_interval(self, interval_ms: int) -> ContinuousDeltaSourceBuilder:
-        """How often new versions are looked for (ms); by default every 5 seconds.
+        """Set the interval at which to check for new versions (ms); 5 seconds by default.
 
         Raises:
-            ConfigurationError: if it is less than 1.
+            ConfigurationError: if the interval is less than 1.
         """
         if interval_ms < 1:
             raise ConfigurationError(f"new versions are looked for every ms at most, not every {interval_ms}")
@@ -175,29 +175,30 @@ class ContinuousDeltaSourceBuilder(_Builder):
         return self
 
     def ignore_deletes(self, ignore_deletes: bool) -> ContinuousDeltaSourceBuilder:
-        """Whether to pass over versions that only delete rows; by default they fail the job."""
+        """Set whether to skip versions that only delete rows; by default they fail the job."""
         self._set(ignore_deletes=ignore_deletes)
         return self
 
     def ignore_changes(self, ignore_changes: bool) -> ContinuousDeltaSourceBuilder:
-        """Whether to take all rows of files that replace others as new ones; by default such versions fail the job.
+        """Set whether to read all rows of rewritten files as new ones; by default such versions fail the job.
 
-        Rows that did not change come again then. Versions that only delete rows are passed over.
+        Unchanged rows are then emitted again. Versions that only delete rows are skipped.
         """
         self._set(ignore_changes=ignore_changes)
         return self
 
     def read_change_feed(self, read_change_feed: bool) -> ContinuousDeltaSourceBuilder:
-        """Whether to read what each version inserts, updates and deletes, as rows of these kinds (`RowKind`).
+        """Set whether to read the rows that each version inserts, updates and deletes, with their `RowKind`.
 
-        The table must have `delta.enableChangeDataFeed` = `true`. One reader reads, so that changes stay in order.
+        The table must have `delta.enableChangeDataFeed` = `true`. A single reader reads the changes, to keep them in
+        order.
         """
         self._set(reads_changes=read_change_feed)
         return self
 
 
 def start_of(version: int | str) -> dict[str, Any]:
-    """Where a source begins by a number or `"latest"`. Raises `ConfigurationError` for another text."""
+    """Return the start of a source for a version number or `"latest"`. Raises `ConfigurationError` for other text."""
     if version == _LATEST:
         return {"is_latest": True}
     try:

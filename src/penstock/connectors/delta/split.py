@@ -1,4 +1,4 @@
-"""A part of a table that is read separately: a file, and what its rows mean."""
+"""A split of a table: a file, and the meaning of its rows."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ if TYPE_CHECKING:
     from penstock.connectors.delta.place import TablePlace
     from penstock.connectors.delta.pruning import FilePruning
 
-#: The column of a file of changes that says what each is.
+#: The column of a change file that holds each row's change type.
 CHANGE_TYPE = "_change_type"
 
 
 class Meaning(enum.Enum):
-    """What the rows of a file are: all the same, or, in a file of changes, those that a pass over it gives.
+    """The meaning of a file's rows, or, for a change file, the rows that one pass over it returns.
 
-    A file of changes is read twice, first for the rows that go and then for those that come: so a row as it was before
-    an update always comes before the row as it is.
+    A change file is read twice, first for the old rows and then for the new ones. The previous row of an update
+    (UPDATE_BEFORE) therefore always precedes the new one.
     """
 
     INSERTED = "inserted"
@@ -38,11 +38,11 @@ class DeltaSplit:
     """A file of a version.
 
     Attributes:
-        version: that it belongs to, and
-        number: its place there.
-        file: where it is.
-        meaning: what its rows are.
-        position: how many of its rows were read.
+        version: the version of the file.
+        number: the index of the file within the version.
+        file: the file.
+        meaning: the meaning of its rows.
+        position: the number of rows already read.
     """
 
     version: int
@@ -53,18 +53,18 @@ class DeltaSplit:
 
     @property
     def order(self) -> tuple[int, int]:
-        """Earlier versions first."""
+        """The sort key: earlier versions first."""
         return self.version, self.number
 
 
 @dataclass(frozen=True, slots=True)
 class WantedColumn:
-    """A column as it is read.
+    """A column to read.
 
     Attributes:
-        output: how it is called in records.
-        name: in the table.
-        type: of its values.
+        output: the column's name in records.
+        name: the column's name in the table.
+        type: the type of its values.
     """
 
     output: str
@@ -74,12 +74,12 @@ class WantedColumn:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Where a source begins: at most one of these is set.
+    """The starting point of a source: at most one attribute is set.
 
     Attributes:
-        version: the version to read, or from which on changes are read.
-        timestamp: the same by a time, such as `2026-01-31T12:00:00Z`.
-        is_latest: only what comes after the newest version.
+        version: the version to read, or the first version whose changes to read.
+        timestamp: the same, given as a time such as `2026-01-31T12:00:00Z`.
+        is_latest: whether to read only changes after the newest version.
     """
 
     version: int | None = None
@@ -89,18 +89,18 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Scanned:
-    """What a source reads.
+    """The scan of a source.
 
     Attributes:
-        place: of the table.
-        columns: that are wanted.
-        start: where it begins.
-        interval_ms: how often new versions are looked for; None to read one version.
-        ignore_deletes: whether versions that only delete rows are passed over.
-        ignore_changes: whether rows of files that replace others count as new.
-        reads_changes: whether changes are read as such.
-        pruning: which files need not be read; None for none.
-        limit: how many rows of each reader are enough; None for all.
+        place: the table's location.
+        columns: the columns to read.
+        start: the starting point.
+        interval_ms: the interval at which to check for new versions; None to read one version.
+        ignore_deletes: whether to skip versions that only delete rows.
+        ignore_changes: whether to treat rows of rewritten files as new.
+        reads_changes: whether to read row-level changes.
+        pruning: selects the files and row groups to read; None for all.
+        limit: the number of rows after which a reader may stop; None for all.
     """
 
     place: TablePlace

@@ -1,4 +1,4 @@
-"""What the log says of a data file's columns: the least and the greatest value, and how many are NULL."""
+"""Column statistics of data files in the log: minimum, maximum and NULL count."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-#: Of so many columns, the first ones, figures are kept (`delta.dataSkippingNumIndexedCols`).
+#: The number of leading columns with statistics (`delta.dataSkippingNumIndexedCols`).
 COLUMNS: Final = 32
-#: Texts are cut to so many characters.
+#: Longer text is truncated to this many characters.
 _TEXT_LENGTH: Final = 32
-#: What a cut text is followed by to be above all that begin with it.
+#: Appended to truncated text to form an upper bound for all text with that prefix.
 _ABOVE: Final = "\U0010ffff"
 
 
 def statistics_of(metadata: Any, schema: pa.Schema) -> str:
-    """The figures of a whole file, as the log has them. `metadata`: of the Parquet file that was written."""
+    """Return the statistics of a complete file, in the log's format. `metadata` is that of the Parquet file."""
     least: dict[str, Any] = {}
     greatest: dict[str, Any] = {}
     nulls: dict[str, int] = {}
@@ -36,7 +36,7 @@ def statistics_of(metadata: Any, schema: pa.Schema) -> str:
             try:
                 low = _shown(min(one.min for one in valued), kind, False)
                 high = _shown(max(one.max for one in valued), kind, True)
-            except (OverflowError, ValueError):  # a moment that Python has no word for
+            except (OverflowError, ValueError):  # Python cannot represent this timestamp
                 continue
             if low is not None and high is not None:
                 least[name], greatest[name] = low, high
@@ -47,13 +47,13 @@ def statistics_of(metadata: Any, schema: pa.Schema) -> str:
 
 
 def _shown(value: Any, kind: pa.DataType, is_greatest: bool) -> Any:
-    """A value as the log has it; None for those of which it says nothing, such as NaN."""
+    """Return a value in the log's format; None for types without statistics, such as floats."""
     if isinstance(value, str):
         if len(value) <= _TEXT_LENGTH:
             return value
         return value[:_TEXT_LENGTH] + (_ABOVE if is_greatest else "")
     if isinstance(value, float):
-        # Parquet leaves NaN out, and Spark counts it as greater than all: a reader would pass over rows that it wants.
+        # Parquet ignores NaN, but Spark orders it above all values, so readers would skip rows that they need.
         return None
     if isinstance(value, datetime.datetime):
         text = value.replace(tzinfo=None).isoformat(timespec="microseconds")

@@ -1,4 +1,4 @@
-"""The table that a sink writes: made where it is missing, and compared with the columns that are to be written."""
+"""The target table of a sink: creates it if missing, and compares its columns with those to write."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
 _LOG: Final = logging.getLogger("penstock.connectors.delta")
-#: How often the table is looked at again when others change it at the same time.
+#: How many times to re-read the table when other writers change it concurrently.
 _TRIES: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a sink writes where.
+    """The table and columns that a sink writes.
 
     Attributes:
-        place: of the table.
-        columns: as the table stores them.
-        partition_columns: their names, for a table that is made; None for those that the table has.
-        key: the columns by which rows are replaced; none where rows are only added.
-        merge_schema: whether columns that the table lacks are added to it.
-        properties: of a table that is made, such as `delta.enableChangeDataFeed`.
+        place: the table's location.
+        columns: the columns, in the table's types.
+        partition_columns: the partition columns of a new table; None for those of the existing table.
+        key: the columns of the upsert key; empty if rows are only appended.
+        merge_schema: whether to add columns that the table lacks.
+        properties: the properties of a new table, such as `delta.enableChangeDataFeed`.
     """
 
     place: TablePlace
@@ -43,7 +43,7 @@ class Target:
     properties: tuple[tuple[str, str], ...] = ()
 
     def check(self) -> None:
-        """Raise `ConfigurationError` for columns that are named and not there."""
+        """Raise `ConfigurationError` for unknown partition or key columns and for reserved column names."""
         for what, names in (("partition", self.partition_columns or ()), ("key", self.key)):
             for name in names:
                 if name not in self.columns.names:
@@ -63,7 +63,7 @@ class Target:
 
 
 def make_if_missing(target: Target) -> None:
-    """Make the table if there is none."""
+    """Create the table if it does not exist."""
     from deltalake import DeltaTable, Schema
     from deltalake.exceptions import DeltaError
 
@@ -82,23 +82,23 @@ def make_if_missing(target: Target) -> None:
         )
         _LOG.info("made the Delta table %s", place.path)
     except DeltaError:
-        if not place.exists():  # somebody else may have made it meanwhile
+        if not place.exists():  # another writer may have created it in the meantime
             raise
 
 
 class Prepared(NamedTuple):
-    """A table that takes the columns of a sink: these as it has them, in the order of the sink, and its partitions."""
+    """A table that accepts a sink's columns: their schema there, in the sink's order, and the partition columns."""
 
     columns: pa.Schema
     partition_columns: tuple[str, ...]
 
 
 def prepare(target: Target) -> Prepared:
-    """See to it that the table takes the columns.
+    """Make sure that the table accepts the columns.
 
     Raises:
-        ConfigurationError: naming the columns that do not fit.
-        UnsupportedTableError: for a table with rules that only its own writers know.
+        ConfigurationError: for columns that do not fit; the message names them.
+        UnsupportedTableError: for a table with rules that the sink does not support.
     """
     from deltalake.exceptions import DeltaError
 
@@ -129,7 +129,7 @@ def _fields_of(missing: list[pa.Field]) -> list[Any]:
 
 
 def _compared(target: Target, table: DeltaTable) -> list[pa.Field]:
-    """The columns that the table lacks; raises for what does not fit otherwise."""
+    """Return the columns that the table lacks. Raises for any other mismatch."""
     path = target.place.path
     check_writable(target.place, table, bool(target.key))
     there = schema_of(table)

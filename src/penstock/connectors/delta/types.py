@@ -1,4 +1,4 @@
-"""Columns as Delta Lake has them: a subset of Arrow's types."""
+"""Delta Lake's column types, a subset of Arrow's."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from penstock.codecs.map_columns import key_type_of
 
 
 def columns_of_type(row_type: Any, owner: str) -> pa.Schema:
-    """The columns of a row type, of a dict from name to type, or of an Arrow schema.
+    """Return the columns of a row type, of a dict from name to type, or of an Arrow schema.
 
     Raises:
-        ConfigurationError: for anything else; it names `owner`.
+        ConfigurationError: for anything else; the message names `owner`.
     """
     if isinstance(row_type, RowTypeInfo):
         return arrow_schema(row_type)
@@ -28,16 +28,16 @@ def columns_of_type(row_type: Any, owner: str) -> pa.Schema:
 
 
 def stored_schema(columns: pa.Schema) -> pa.Schema:
-    """The same columns as the table stores them; each may be NULL.
+    """Convert columns to the table's storage types; all are nullable.
 
     Raises:
-        UnsupportedError: for a column of a type that Delta Lake does not have; it names the column.
+        UnsupportedError: for a column type that Delta Lake does not have; the message names the column.
     """
     return pa.schema([pa.field(one.name, stored_type(one.type, one.name)) for one in columns])
 
 
 def stored_type(kind: pa.DataType, column: str) -> pa.DataType:
-    """The type in which a table stores it; errors as for `stored_schema`."""
+    """Return the table's storage type for a type. Raises as `stored_schema` does."""
     types = pa.types
     if types.is_timestamp(kind):
         if kind.unit == "ns":
@@ -68,5 +68,5 @@ def _unsupported(column: str, kind: pa.DataType, advice: str) -> UnsupportedErro
 
 
 def is_same(one: pa.DataType, other: pa.DataType) -> bool:
-    """Whether two types of tables are the same, whatever Arrow calls the items of lists and says of NULL."""
+    """Return whether two table types are equal, ignoring Arrow's list item names and nullability."""
     return bool(stored_type(one, "") == stored_type(other, ""))

@@ -1,4 +1,4 @@
-"""Writes the rows of one subtask into files that no version of the table names yet."""
+"""Writes the rows of one subtask to files that are not yet part of the table."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from penstock.core.connector import SinkWriter, SinkWriterContext
 
 
 class DeltaWriter(SinkWriter[Any, PreparedFiles]):
-    """Writes rows, or with a key changes of rows.
+    """Writes rows, or keyed changes if the target has a key.
 
     Args:
-        context: what hosts the writer.
+        context: the runtime context of the writer.
         target: the table.
-        target_bytes: how large a file should be.
-        by_place: whether columns are those of the target by their places.
+        target_bytes: the target file size.
+        by_place: whether to match columns to the target's by position.
     """
 
     def __init__(self, context: SinkWriterContext, target: Target, target_bytes: int, by_place: bool) -> None:
@@ -53,7 +53,7 @@ class DeltaWriter(SinkWriter[Any, PreparedFiles]):
         self._write(columns, kinds_of_rows(values), names == [f"f{place}" for place in range(len(names))])
 
     def _check_names(self, record: Any) -> None:
-        """Raise `FormatError` for a record whose names are not those of the columns: it would be written as NULLs."""
+        """Raise `FormatError` for a record with other field names than the columns, which would be written as NULLs."""
         as_dict = getattr(record, "as_dict", None)
         if as_dict is not None and record.has_field_names:
             names = list(as_dict())
@@ -102,7 +102,7 @@ class DeltaWriter(SinkWriter[Any, PreparedFiles]):
             ) from error
 
     def _check_nulls(self, batch: pa.RecordBatch, kinds: bytes | None) -> None:
-        """Raise `OperationError` while the rows are not in a checkpoint yet. A deletion may have the key alone."""
+        """Raise `OperationError` for invalid NULLs before rows enter a checkpoint. A deletion needs only its key."""
         for name in self._target.key:
             if batch.column(name).null_count:
                 raise OperationError(

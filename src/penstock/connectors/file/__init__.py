@@ -1,1 +1,1 @@
-"""Files as a source and as a sink, in any file system that fsspec knows."""
+"""File sources and sinks for any file system that fsspec supports."""

@@ -1,4 +1,4 @@
-"""Buckets: the directories below a file sink's base path into which records go."""
+"""Buckets: the directories below a file sink's base path to which records are written."""
 
 from __future__ import annotations
 
@@ -27,33 +27,34 @@ _CACHE_ENTRIES_MAX = 10_000
 
 
 class BucketAssigner(ABC):
-    """Says for each record to which bucket it belongs: a relative path, empty for the base path itself."""
+    """Assigns each record to a bucket: a relative path, empty for the base path itself."""
 
-    #: True when every record goes to the base path, so that the writer need not ask.
+    #: Whether every record goes to the base path, so that the writer need not ask.
     is_constant: bool = False
-    #: True when only processing time counts: `bucket_id` is called once for a batch, with None and the present.
+    #: Whether only processing time matters: `bucket_id` is called once per batch, with None and the current time.
     goes_by_clock: bool = False
 
     @abstractmethod
     def bucket_id(self, value: Any, timestamp_ms: int) -> str:
-        """The bucket of a record; `timestamp_ms` is its event time, or the present where it has none.
+        """Return the bucket of a record. `timestamp_ms` is its event time, or the current time if it has none.
 
-        Results of count and global windows have the largest possible timestamp.
+        Results of count and global windows have the maximum timestamp.
         """
 
     @staticmethod
     def base_path_bucket_assigner() -> BucketAssigner:
-        """Puts all records into the base path."""
+        """Return an assigner that puts all records in the base path."""
         return _BasePath()
 
     @staticmethod
     def date_time_bucket_assigner(format_str: str = "yyyy-MM-dd--HH", timezone_id: str | None = None) -> BucketAssigner:
-        """Puts records into buckets named by the time at which they are written, as Flink does.
+        """Return an assigner whose buckets are named by the time of writing, as in Flink.
 
         For event time, name the bucket by a field of the record: `BucketAssigner.by`.
 
         Args:
-            format_str: Java's letters yyyy, yy, MM, dd, HH, mm, ss, DDD, EEE; quoted text and other signs as they are.
+            format_str: a pattern of Java's letters yyyy, yy, MM, dd, HH, mm, ss, DDD, EEE; quoted text and other
+                characters are copied.
             timezone_id: a zone such as `Europe/Berlin`; None for UTC.
 
         Raises:
@@ -63,7 +64,7 @@ class BucketAssigner(ABC):
 
     @staticmethod
     def by(bucket_of: Callable[[Any], str]) -> BucketAssigner:
-        """Puts each record into the bucket that the function names."""
+        """Return an assigner that puts each record in the bucket that the function returns."""
         return _ByFunction(bucket_of)
 
 
@@ -107,7 +108,7 @@ class _DateTime(BucketAssigner):
 
 
 def check_bucket_id(bucket_id: str) -> str:
-    """Returns the bucket, which must stay below the base path and be visible; raises ConfigurationError otherwise."""
+    """Return the bucket. Raises ConfigurationError unless it is visible and below the base path."""
     if any(not part or part[0] in "._" for part in bucket_id.split("/")):
         raise ConfigurationError(
             f"a bucket must be a relative path without parts that begin with . or _: {bucket_id!r}"

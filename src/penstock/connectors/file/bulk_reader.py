@@ -1,4 +1,4 @@
-"""Reads one split of a file made of large units, such as Parquet's row groups."""
+"""Reads one split of a file that consists of large units, such as Parquet row groups."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from penstock.formats.bulk_format import BulkFile, BulkFormat
 
 
 class BulkSplitReader:
-    """Yields the blocks of a split of units; a position is a unit and records within it.
+    """Reads the blocks of a split of units; a position is a unit and a number of records within it.
 
     Raises:
-        FormatError: if the file is not of that format; it names the file.
+        FormatError: if the file does not have the format; the message names the file.
     """
 
     def __init__(self, split: FileSplit, bulk_format: BulkFormat[Any]) -> None:
@@ -31,23 +31,23 @@ class BulkSplitReader:
             raise
 
     def next_block(self) -> Block | None:
-        """The next block of records; None at the end of the split."""
+        """Return the next block of records; None at the end of the split."""
         try:
             return next(self._blocks, None)
         except FormatError as error:
             raise FormatError(f"{self._split.path}: {error}") from error
 
     def line_number(self, block: Block, line: int) -> int:
-        """The number of a record of the block, from 1; there are no lines."""
+        """Return the number of a record of the block, from 1, because the file has no lines."""
         return block.records_before + line + 1
 
     def record_place(self, block: Block, index: int) -> str:
-        """The number of a record and of its unit, such as a row group of Parquet, for errors."""
+        """Return the number of a record and of its unit, such as a Parquet row group, for errors."""
         record = f"record {block.records_before + index + 1}"
         return record if block.offset == 0 else f"{record} of block {block.offset + 1}"
 
     def close(self) -> None:
-        """Closes the file."""
+        """Close the file."""
         self._file.close()
 
     def _read(self, file: BulkFile[Any]) -> Iterator[Block]:

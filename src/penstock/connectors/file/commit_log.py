@@ -1,17 +1,17 @@
-"""All or nothing for batches: a file beside the part files lists those that a run is about to make visible (G9).
+"""Atomic commits of batch jobs: a file beside the part files lists the files that a run is about to make visible (G9).
 
 A run of a batch has two files in the directory `.penstock` of a sink's base path, named after the job and the run:
 
-- `….run`, held by the process that drives the job as long as that lives (`filesystem.create_held`);
-- `….commit`, written whole before the first part file is made visible, and removed when all of them are.
+- `….run`, locked by the process that drives the job for as long as it lives (`filesystem.create_held`);
+- `….commit`, written atomically before the first part file becomes visible, and removed once all of them are visible.
 
-A run whose `.run` is no longer held is therefore dead. If it has no `.commit`, all that it wrote is still hidden.
-Otherwise the files in that list are removed, visible or not. Either way nothing of the run is left, and the job's next
-run writes all rows once.
+A run whose `.run` is no longer locked is therefore dead. If it has no `.commit`, all its output is still hidden.
+Otherwise the files in that list are removed, visible or not. In both cases nothing of the run remains, and the job's
+next run writes all rows once.
 
-Where files cannot be held (they can in local file systems), only a `.commit` of the same job's name tells of another
-run. It is taken back although that run may be alive. That run then finds its list gone, and fails rather than lose its
-rows silently.
+Where files cannot be locked (only local file systems support it), the only sign of another run is a `.commit` of the
+same job name. It is rolled back even though that run may be alive. That run then finds its list removed, and fails
+rather than silently losing its rows.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ class FileCommitLog(CommitLog):
     """The commit log of one run.
 
     Args:
-        base_path: the sink's.
+        base_path: the base path of the sink.
         staging: the staging directory of the run.
-        job_name: the job whose earlier runs are looked for.
+        job_name: the job whose earlier runs to roll back.
     """
 
     def __init__(self, base_path: str, staging: str, job_name: str) -> None:
@@ -63,7 +63,7 @@ class FileCommitLog(CommitLog):
         self._written: Sequence[FileCommittable] = ()
 
     def begin(self) -> list[str]:
-        """Takes back runs that died; holds this run's file."""
+        """Roll back dead runs and lock this run's file."""
         lines = [line for stem in self._dead() for line in self._take_back(stem)]
         remove_what_died(self._base_path)
         if is_local(self._directory):
@@ -71,7 +71,7 @@ class FileCommitLog(CommitLog):
         return lines
 
     def _dead(self) -> list[str]:
-        """The paths of runs, without their ending."""
+        """Return the paths of dead runs, without their suffixes."""
         mine = [path for path in list_all(self._directory) if path.rpartition("/")[2].startswith(self._prefix)]
         stems = sorted({path.rpartition(".")[0] for path in mine if path.endswith((_RUN, _COMMIT))})
         return [stem for stem in stems if not is_local(stem) or remove_unless_held(stem + _RUN)]
@@ -91,15 +91,15 @@ class FileCommitLog(CommitLog):
         return lines
 
     def write(self, committables: Sequence[FileCommittable]) -> None:
-        """Writes the list."""
+        """Write the list."""
         self._written = committables
         files = [[c.hidden_path, c.final_path, c.size_bytes] for c in committables]
         write_whole(self._path + _COMMIT, json.dumps({"job": self._job_name, "files": files}).encode())
 
     def take_back(self) -> None:
-        """Removes the files of the list, and then the list.
+        """Remove the files of the list, and then the list.
 
-        It is written again if it was removed: by `close_commit`, which then failed, or the log of another sink did.
+        Rewrites the list first if it was removed, either by a failed `close_commit` or by the log of another sink.
         """
         files = _read(self._path + _COMMIT)
         if files is None and self._written:
@@ -108,17 +108,17 @@ class FileCommitLog(CommitLog):
         remove([self._path + _COMMIT])
 
     def close_commit(self) -> None:
-        """Removes the list."""
+        """Remove the list."""
         if size_or_none(self._path + _COMMIT) is None:
             raise CommitError(
                 f"another run of job {self._job_name!r} has rolled back what this one committed under "
                 f"{self._base_path}: do not run two at a time, or give them different names"
             )
         remove([self._path + _COMMIT])
-        sync_names([self._path + _COMMIT])  # were the list back after a power cut, the next run would act on it
+        sync_names([self._path + _COMMIT])  # if a power failure restored the list, the next run would act on it
 
     def end(self) -> None:
-        """Removes all hidden files of the run."""
+        """Remove all hidden files of the run."""
         if self._held is not None:
             self._held.close()
             self._held = None
@@ -127,10 +127,10 @@ class FileCommitLog(CommitLog):
 
 
 def _read(path: str) -> list[FileCommittable] | None:
-    """The files of a list; None when there is no list.
+    """Return the files of a list, or None if the list does not exist.
 
     Raises:
-        CommitError: if it names anything but part files.
+        CommitError: if the list names anything but part files.
     """
     try:
         files: Any = json.loads(read_bytes(path))["files"]
@@ -145,12 +145,12 @@ def _read(path: str) -> list[FileCommittable] | None:
 
 
 def _remove(files: Sequence[FileCommittable]) -> int:
-    """Removes the files for good, hidden ones first, so that no run shows them again; returns how many were gone."""
+    """Remove the files durably, hidden ones first so that no run can show them again; return how many were missing."""
     gone = 0
     for file in files:
         is_there = hidden_size(file.hidden_path) is not None or size_or_none(file.final_path) is not None
         discard([file.hidden_path])
         remove([file.final_path])
         gone += not is_there
-    sync_names(file.final_path for file in files)  # were one back after a power cut, no list would name it any more
+    sync_names(file.final_path for file in files)  # if a power failure restored a file, no list would name it
     return gone

@@ -20,14 +20,14 @@ FAIL: Final = "fail"
 
 
 class CommitError(PenstockError, RuntimeError):
-    """A promised part file cannot be made visible, because it is gone or torn. Another attempt does not help."""
+    """Raised when a prepared part file is missing or truncated and cannot be made visible. A restart does not help."""
 
     suppresses_restart = True
 
 
 @dataclass(frozen=True, slots=True)
 class FileCommittable:
-    """A closed part file: its hidden path, its final path, and its length."""
+    """A closed part file: its hidden path, final path and length."""
 
     hidden_path: str
     final_path: str
@@ -35,42 +35,42 @@ class FileCommittable:
 
 
 class FileCommitter(Committer[FileCommittable]):
-    """Makes part files visible under their final names; doing so again changes nothing.
+    """Makes part files visible under their final names; repeating a commit has no effect.
 
     | hidden file | final file | first commit | commit of restored state |
     | --- | --- | --- | --- |
-    | whole | none | rename | rename |
-    | none | whole | it was committed before | the same |
-    | whole | whole | a move by copy and delete stopped half-way: delete the hidden one | the same |
-    | whole | torn | a copy stopped half-way: rename again | the same |
-    | torn | any, or both none | CommitError | CommitError |
-    | none | torn | CommitError | committed before, and changed since |
-    | none | none | CommitError | committed before, and taken away since |
+    | complete | none | rename | rename |
+    | none | complete | already committed | the same |
+    | complete | complete | a move by copy and delete was interrupted: delete the hidden file | the same |
+    | complete | truncated | a copy was interrupted: rename again | the same |
+    | truncated | any, or both none | CommitError | CommitError |
+    | none | truncated | CommitError | committed earlier, and changed since |
+    | none | none | CommitError | committed earlier, and removed since |
 
-    Of Penstock, only its commit, or an attempt that knows it to be in no snapshot, takes a hidden file away. So when
-    restored state names a file that is gone, the failed attempt, or an earlier job, had committed it, and a reader of
-    the output has moved or deleted it: a warning says so. Or somebody has removed the hidden file, which cannot be told
-    from that. With `missing` FAIL both are errors.
+    Within Penstock, a hidden file is removed only by its commit, or by an attempt that knows that no snapshot names it.
+    So if a file of restored state is missing, the failed attempt or an earlier job had committed it, and a reader of
+    the output has moved or deleted it: the committer logs a warning. Alternatively someone removed the hidden file,
+    which looks the same. If `missing` is FAIL, both are errors.
 
-    A commit that failed may be tried again by the same committer. It knows what it has made visible by then, which a
-    reader may have taken.
+    The same committer may retry a failed commit. It remembers which files it has already made visible, because readers
+    may have removed these.
 
     Args:
-        staging: the directory that the hidden files of this job are in; None when they are not together.
-        missing: what to do about a file of restored state that is gone.
+        staging: the directory with this job's hidden files; None if they have no common directory.
+        missing: how to handle a missing file of restored state.
     """
 
     def __init__(self, staging: str | None = None, missing: str = IGNORE) -> None:
         self._staging = None if staging is None else Staging(staging)
         self._missing = missing
-        #: the final paths of what it has made visible
+        #: the final paths of the files already made visible
         self._made_visible: set[str] = set()
 
     def commit(self, committables: Sequence[FileCommittable]) -> None:
-        """Commits all in order, for the first time; may be called again with the same after it has failed.
+        """Commit all in order, for the first time; a failed call may be repeated with the same committables.
 
         Raises:
-            CommitError: if a part file is missing or does not have the promised length.
+            CommitError: if a part file is missing or does not have the expected length.
         """
         for committable in committables:
             self._commit(committable, is_first=committable.final_path not in self._made_visible)
@@ -79,11 +79,11 @@ class FileCommitter(Committer[FileCommittable]):
         self._made_visible.clear()
 
     def recommit(self, committables: Sequence[FileCommittable]) -> None:
-        """Commits all in order, of which some or all may have been committed long ago.
+        """Commit all in order, although some or all may have been committed long ago.
 
         Raises:
-            CommitError: if a hidden file does not have the promised length; with FAIL also if a part file is gone, or
-                was changed since it was committed.
+            CommitError: if a hidden file does not have the expected length; with FAIL also if a part file is missing or
+                has changed since it was committed.
         """
         for committable in committables:
             self._commit(committable, is_first=False)
@@ -130,10 +130,10 @@ class FileCommitter(Committer[FileCommittable]):
         _log.warning("%s was committed before, and has since been changed or removed: %s", final, found)
 
     def end_job(self) -> None:
-        """Removes the hidden files that are left of this job, but for those that a savepoint names.
+        """Remove the job's remaining hidden files, except files that a savepoint names.
 
-        And what any job left open whose process died: the first epoch of a job that begins from a savepoint looks like
-        any other one to its writers.
+        Also removes the open files of dead processes of any job, because writers see no difference between the first
+        epoch of a job that starts from a savepoint and any other epoch.
         """
         if self._staging is not None:
             self._staging.remove_unpinned()

@@ -1,7 +1,7 @@
-"""Finds the files of a file source and hands out their splits.
+"""Discovers the files of a file source and hands out their splits.
 
-Splits go out in order of path and offset, each to the reader that asks next. When files are named by time, readers
-therefore stay close together in time.
+Splits are assigned in order of path and offset, each to the next reader that requests one. If files are named by time,
+readers therefore stay close together in time.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class FileEnumeratorState(TypedDict):
-    """What an enumerator needs in order to go on: splits not yet assigned, and every file seen with its time (ms)."""
+    """The state of an enumerator: unassigned splits, and every discovered file with its modification time (ms)."""
 
     pending: list[FileSplit]
     seen: dict[str, int | None]
@@ -27,18 +27,18 @@ class FileEnumeratorState(TypedDict):
 
 
 class FileEnumerator(SplitEnumerator[FileSplit]):
-    """Hands out the splits of a fixed set of files, or of all files that turn up in watched places (G8).
+    """Hands out the splits of a fixed set of files, or of all files that appear in monitored paths (G8).
 
     Args:
-        context: what hosts the enumerator.
+        context: the runtime context of the enumerator.
         paths: files, directories and glob patterns.
         splittable: whether the format lets a file be read from the middle.
-        split_bytes: bytes a split; None for a size that gives each reader one.
-        interval_ms: how long to wait between two looks; None to look once.
-        restored: the state from which to go on.
+        split_bytes: the split size in bytes; None for a size that gives each reader one split.
+        interval_ms: the time between two discoveries; None to discover files once.
+        restored: the state to resume from.
 
-    A look that fails also fails the job, because it raises in the job master's turn. In a bounded source a path that
-    names nothing is such a failure; a watched path may be empty for now.
+    A failed discovery fails the job, because it raises in the job master. In a bounded source, a path that matches
+    nothing is such a failure; a monitored path may still be empty.
     """
 
     def __init__(
@@ -62,28 +62,28 @@ class FileEnumerator(SplitEnumerator[FileSplit]):
         self._waiting: dict[int, None] = {}  # an ordered set of subtasks
 
     def start(self) -> None:
-        """Looks for files."""
+        """Start discovering files."""
         if not self._listed or self._interval_ms is not None:
             self._context.call_async(self._look, self._found)
 
     def handle_split_request(self, subtask_index: int) -> None:
-        """Assigns the next split, as soon as there is one."""
+        """Assign the next split as soon as one is available."""
         self._waiting[subtask_index] = None
         self._assign()
 
     def add_splits_back(self, splits: Sequence[FileSplit], subtask_index: int) -> None:
-        """Puts splits back, to be handed out first; those of several readers in order again."""
+        """Return splits to the front of the queue, in order even if they come from several readers."""
         self._waiting.pop(subtask_index, None)
         self._given_back = deque(sorted([*splits, *self._given_back], key=lambda split: split.order))
         self._assign()
 
     def snapshot_state(self, checkpoint_id: int) -> FileEnumeratorState:
-        """What is pending and what was seen."""
+        """Return the unassigned splits and the discovered files."""
         pending = [*self._given_back, *self._pending]
         return FileEnumeratorState(pending=pending, seen=dict(self._seen), listed=self._listed)
 
     def _look(self) -> list[FileInfo]:
-        """Lists all files; runs in the background, so it touches no state that changes."""
+        """List all files. Runs in the background, so it accesses no mutable state."""
         watching = self._interval_ms is not None
         files: dict[str, FileInfo] = {}
         for path in self._paths:
@@ -114,7 +114,7 @@ class FileEnumerator(SplitEnumerator[FileSplit]):
         self._pending.extend(plan_splits(file, self._splittable, self._split_bytes, self._context.parallelism))
 
     def _next(self) -> FileSplit | None:
-        """The split that is next; it counts as handed out."""
+        """Remove the next split from the queue and return it."""
         left = self._given_back or self._pending
         return left.popleft() if left else None
 

@@ -1,8 +1,8 @@
-"""The few things that the file connectors ask of a file system; the only importer of fsspec among them.
+"""The file system operations of the file connectors, among which only this module imports fsspec.
 
-A path is one of the local file system or an fsspec URL (`s3://bucket/key`, `memory://x`). Renaming is atomic in local
-file systems and HDFS. In object stores, which have no renaming, fsspec copies and then deletes: the target appears
-whole, and for a moment both exist.
+A path is a local path or an fsspec URL (`s3://bucket/key`, `memory://x`). Renaming is atomic in local file systems and
+HDFS. Object stores cannot rename, so fsspec copies and then deletes: the target appears complete, and for a moment both
+exist.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from penstock.base.durable_files import (
 )
 from penstock.base.errors import FormatError, MissingPathError
 
-#: How often a directory is made again when others remove it because nothing is in it yet.
+#: How many times to recreate a directory that other processes remove because it is still empty.
 _ATTEMPTS_MAX: Final = 100
 
 
 class FileInfo(NamedTuple):
-    """A file that was found: its path, its length in bytes, and the time of its last change (ms), if known."""
+    """A file: its path, its length in bytes, and its modification time (ms), if known."""
 
     path: str
     size_bytes: int
@@ -42,25 +42,25 @@ class FileInfo(NamedTuple):
 
 
 def absolute_path(path: str | os.PathLike[str]) -> str:
-    """The path as every machine understands it: local ones absolute, others as URLs."""
+    """Return a path that is valid on every machine: absolute for local files, otherwise a URL."""
     text = os.fspath(path)
     return text if "::" in text else _public(*url_to_fs(text))
 
 
 def join(directory: str, name: str) -> str:
-    """The path of `name` in a directory."""
+    """Return the path of `name` in a directory."""
     return f"{directory.rstrip('/')}/{name}"
 
 
 def list_files(path: str) -> list[FileInfo]:
-    """All files that a path names, in order of their paths.
+    """Return all files that a path matches, ordered by path.
 
-    The path is a file, a directory (taken with all below it) or a glob pattern. Names that begin with `.` or `_` below
-    the path's fixed part are hidden and left out. The file system is asked anew where it caches listings: others may
-    have written since.
+    The path is a file, a directory (including everything below it) or a glob pattern. Names that begin with `.` or `_`
+    below the path's fixed part are hidden and skipped. Cached listings are refreshed, because other processes may have
+    written files since.
 
     Raises:
-        FileNotFoundError: if nothing is there, or nothing matches.
+        FileNotFoundError: if the path does not exist or matches nothing.
     """
     fs, root = url_to_fs(path)
     fs.invalidate_cache()
@@ -82,10 +82,10 @@ def list_files(path: str) -> list[FileInfo]:
 
 
 def file_info(path: str) -> FileInfo:
-    """What is known of a file.
+    """Return the metadata of a file.
 
     Raises:
-        FileNotFoundError: if there is none.
+        FileNotFoundError: if the file does not exist.
     """
     fs, root = url_to_fs(path)
     info = fs.info(root)
@@ -93,23 +93,23 @@ def file_info(path: str) -> FileInfo:
 
 
 def list_all(directory: str) -> list[str]:
-    """The paths of all files below a directory, hidden ones too, in order; none when it does not exist."""
+    """Return the sorted paths of all files below a directory, including hidden ones; empty if it does not exist."""
     fs, root = url_to_fs(directory)
     fs.invalidate_cache()
     return sorted(_public(fs, name) for name in fs.find(root))
 
 
 def is_compressed(path: str) -> bool:
-    """Whether the path's ending says that the file is compressed: `.gz`, `.bz2`, `.xz`, `.zip`, and so on."""
+    """Return whether the path's suffix names a compression: `.gz`, `.bz2`, `.xz`, `.zip`, and so on."""
     return infer_compression(path) is not None
 
 
 def open_input(path: str, decompress: bool = True) -> BinaryIO:
-    """Opens a file for reading, from its start; a compressed one yields what it was made from.
+    """Open a file for reading from its start; a compressed file is decompressed.
 
     Raises:
-        FileNotFoundError: if there is none.
-        FormatError: if a zip file does not hold exactly one file.
+        FileNotFoundError: if the file does not exist.
+        FormatError: if a zip archive does not contain exactly one file.
     """
     compression = infer_compression(path) if decompress else None
     if compression == "zip":
@@ -120,7 +120,7 @@ def open_input(path: str, decompress: bool = True) -> BinaryIO:
 
 
 def size_or_none(path: str) -> int | None:
-    """The length of a file in bytes; None when there is none."""
+    """Return the length of a file in bytes, or None if it does not exist."""
     fs, root = url_to_fs(path)
     fs.invalidate_cache(fs._parent(root))
     try:
@@ -130,57 +130,57 @@ def size_or_none(path: str) -> int | None:
 
 
 def create(path: str) -> BinaryIO:
-    """Creates an empty file for writing, and the directories above it."""
+    """Create an empty file for writing, and its parent directories."""
     fs, root = url_to_fs(path)
     for attempts_left in reversed(range(_ATTEMPTS_MAX)):
         try:
             make_directories_in(fs, fs._parent(root))
             return cast(BinaryIO, fs.open(root, "wb"))
         except FileNotFoundError:
-            # Others remove directories that they find empty: this one, or one above it that was just made.
+            # Other processes remove empty directories: this one, or a parent that was just created.
             if not attempts_left:
                 raise
     raise AssertionError
 
 
 def create_held(path: str) -> BinaryIO:
-    """As `create`; in a local file system this process holds the file until it is closed, see `remove_unless_held`."""
+    """Create a file like `create`; if it is local, lock it until it is closed, see `remove_unless_held`."""
     while True:
         file = create(path)
         fs, root = url_to_fs(path)
         if local_files_of(fs).hold(file, root):
             return file
-        file.close()  # it was removed after it was made and before it was locked
+        file.close()  # it was removed before it could be locked
 
 
 def remove_unless_held(path: str) -> bool:
-    """Removes a file that `create_held` made, if the process that wrote it has ended; returns whether it is gone.
+    """Remove a file made by `create_held` if the process that wrote it has ended; return whether it was removed.
 
-    The system lets go of a file when its process ends, however it ends. In file systems that are not local there is no
-    way to tell, so nothing is removed.
+    The operating system releases the lock when the process ends for any reason. Other than local file systems offer no
+    way to check, so there nothing is removed.
     """
     fs, root = url_to_fs(path)
     return durable_files.is_local(fs) and local_files_of(fs).remove_unless_held(root)
 
 
 def is_local(path: str) -> bool:
-    """Whether the path is one of the local file system."""
+    """Return whether the path is in the local file system."""
     fs, _ = url_to_fs(path)
     return durable_files.is_local(fs)
 
 
 def read_bytes(path: str) -> bytes:
-    """All of a file.
+    """Return the contents of a file.
 
     Raises:
-        FileNotFoundError: if there is none.
+        FileNotFoundError: if the file does not exist.
     """
     fs, root = url_to_fs(path)
     return cast(bytes, fs.cat_file(root))
 
 
 def write_whole(path: str, data: bytes) -> None:
-    """Writes a file that is there whole or not at all, and durably."""
+    """Write a file atomically and durably."""
     partial = join(os.path.dirname(path), f"{os.path.basename(path)}.part")
     file = create(partial)
     with durable_files.errors_name(partial):
@@ -191,7 +191,7 @@ def write_whole(path: str, data: bytes) -> None:
 
 
 def remove_empty_directory(directory: str) -> None:
-    """Removes a directory of a local file system if it is empty; elsewhere empty directories do not exist."""
+    """Remove a local directory if it is empty; other file systems have no empty directories."""
     fs, root = url_to_fs(directory)
     if durable_files.is_local(fs):
         with contextlib.suppress(OSError):
@@ -199,22 +199,22 @@ def remove_empty_directory(directory: str) -> None:
 
 
 def close_durably(file: BinaryIO) -> None:
-    """Closes a file that was written, after its bytes have reached the disk where that can be asked for."""
+    """Sync a written file to disk where supported, and close it."""
     make_durable(file)
     file.close()
 
 
 def make_durable(file: BinaryIO) -> None:
-    """Lets the bytes of an open file reach the disk where that can be asked for."""
+    """Sync an open file to disk where supported."""
     file.flush()
     files: LocalFiles = getattr(file, "local_files", SYSTEM)
     files.sync_file(file)
 
 
 def sync_names(paths: Iterable[str]) -> None:
-    """Lets the names of files, made, renamed or removed, reach the disk, and the directories that they are in.
+    """Sync the directory entries of created, renamed or removed files, and of their parent directories, to disk.
 
-    Where that cannot be asked for, they are there for good already.
+    Where this is not supported, the names are already durable.
     """
     local: dict[LocalFiles, set[str]] = {}
     for fs, root in map(url_to_fs, paths):
@@ -225,7 +225,7 @@ def sync_names(paths: Iterable[str]) -> None:
 
 
 def rename(source: str, target: str) -> None:
-    """Moves a file within one file system, in place of what was at the target, and makes the directories above it."""
+    """Move a file within one file system, replacing the target, and create the target's parent directories."""
     fs, root = url_to_fs(source)
     goal = url_to_fs(target)[1]
     make_directories_in(fs, fs._parent(goal))
@@ -240,7 +240,7 @@ def rename(source: str, target: str) -> None:
 
 
 def remove(paths: Iterable[str]) -> None:
-    """Removes files; one that is gone already is not an error."""
+    """Remove files; missing ones are ignored."""
     for path in paths:
         fs, root = url_to_fs(path)
         try:
@@ -250,7 +250,7 @@ def remove(paths: Iterable[str]) -> None:
 
 
 def remove_directory(directory: str) -> None:
-    """Removes a directory with all below it; one that is gone already is not an error."""
+    """Remove a directory and everything below it; a missing one is ignored."""
     fs, root = url_to_fs(directory)
     try:
         fs.rm(root, recursive=True)
@@ -259,7 +259,7 @@ def remove_directory(directory: str) -> None:
 
 
 def remove_empty_directories(directory: str) -> None:
-    """Removes the empty directories in a directory of a local file system, and then the directory itself."""
+    """Remove the empty directories in a local directory, and then the directory itself if it is empty."""
     fs, root = url_to_fs(directory)
     if durable_files.is_local(fs):
         for path in local_files_of(fs).directories_in(root):
@@ -284,7 +284,7 @@ def _open_zip(path: str) -> BinaryIO:
 
 
 class _Layered:
-    """A decompressed file that closes the compressed one with itself."""
+    """A decompressed file that also closes the compressed one."""
 
     def __init__(self, file: Any, compressed: Any) -> None:
         self.read = file.read

@@ -1,13 +1,13 @@
-"""Part files from their first byte until they are visible, in the way of their file system (G9).
+"""Part files from creation until they become visible, adapted to the file system (G9).
 
-Where a file can be renamed, a hidden file is the part file itself under another name. In S3 renaming is a copy. So
-there a part goes up as a multipart upload to its final key, which shows nothing until somebody completes it, and the
-hidden file is a small object that names the upload and its parts. It is written after the last part. Completing an
-upload makes the object visible in one step, without a copy, and any process can do it.
+Where files can be renamed, a hidden file is the part file itself under another name. In S3, renaming copies the object.
+There a part is sent as a multipart upload to its final key, which stays invisible until the upload is completed, and
+the hidden file is a small object that names the upload and its parts. It is written after the last part. Completing an
+upload makes the object visible atomically, without a copy, and any process can do it.
 
-An upload whose writer died before it wrote the hidden file is known to nobody. S3 keeps its parts until a life-cycle
-rule of the bucket removes them (`AbortIncompleteMultipartUpload`). The rule must leave uploads for longer than a job
-may stand still, because those that a checkpoint names wait for their commit.
+If a writer dies before it writes the hidden file, its upload is orphaned. S3 keeps the parts until a lifecycle rule of
+the bucket removes them (`AbortIncompleteMultipartUpload`). The rule must keep uploads for longer than a job may be
+stopped, because uploads that a checkpoint names are still to be committed.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from penstock.connectors.file.filesystem import (
     size_or_none,
 )
 
-#: How much of a part file waits in memory before it goes up; S3 takes 10,000 times as much for one object.
+#: How much of a part file to buffer before sending it; S3 allows objects of 10,000 times this size.
 UPLOADED_BYTES: Final = 8 << 20
 _S3: Final = frozenset({"s3", "s3a"})
 
 
 class PendingUpload(msgspec.Struct, frozen=True, tag="multipart-upload", tag_field="kind"):
-    """A multipart upload of which all parts are there: the object is visible once it is completed."""
+    """A multipart upload whose parts are all present: completing it makes the object visible."""
 
     bucket: str
     key: str
@@ -46,29 +46,29 @@ class PendingUpload(msgspec.Struct, frozen=True, tag="multipart-upload", tag_fie
 
 
 class UploadGoneError(MissingPathError):
-    """The parts of an upload are not there any more."""
+    """Raised when the parts of an upload no longer exist."""
 
 
 def has_uploads(path: str) -> bool:
-    """Whether hidden files of that file system name uploads."""
+    """Return whether hidden files in the path's file system name uploads."""
     return not _S3.isdisjoint(protocols_of(url_to_fs(path)[0]))
 
 
 def create_part(open_path: str, final_path: str) -> BinaryIO:
-    """Begins a part file; `close_part` or `discard_part` ends it."""
+    """Start a part file; `close_part` or `discard_part` ends it."""
     if not has_uploads(final_path):
         return create_held(open_path)
     fs, root = url_to_fs(final_path)
     file = fs.open(root, "wb", autocommit=False, block_size=UPLOADED_BYTES)
-    fs.transaction.files.remove(file)  # else it would be kept for a commit of them all that nobody asks for
+    fs.transaction.files.remove(file)  # otherwise fsspec would keep it for a transaction commit that never happens
     return cast(BinaryIO, file)
 
 
 def close_part(stream: BinaryIO, open_path: str, closed_path: str) -> None:
-    """Closes a part file, durably, under its hidden name.
+    """Close a part file durably under its hidden name.
 
     Raises:
-        FileNotFoundError: if somebody has removed it.
+        FileNotFoundError: if the file was removed.
     """
     upload: Any = stream
     if has_uploads(closed_path):
@@ -81,24 +81,24 @@ def close_part(stream: BinaryIO, open_path: str, closed_path: str) -> None:
     with errors_name(open_path):
         make_durable(stream)
     if closed_path != open_path:
-        rename(open_path, closed_path)  # while the file is held, so that it is not taken for dead
+        rename(open_path, closed_path)  # while the lock is held, so that the file does not look abandoned
     stream.close()
 
 
 def discard_part(stream: BinaryIO, open_path: str) -> None:
-    """Ends a part file that nobody needs."""
+    """Discard a part file that is not needed."""
     upload: Any = stream
     if has_uploads(open_path):
         upload.discard()
         upload.closed = True
     else:
-        with contextlib.suppress(OSError):  # on a full disk the bytes in its buffer do not fit
+        with contextlib.suppress(OSError):  # on a full disk the buffered bytes cannot be written
             stream.close()
         remove([open_path])
 
 
 def hidden_size(path: str) -> int | None:
-    """How many bytes of a part file there are behind a hidden name; None when there is none of that name."""
+    """Return the size in bytes of the part file with this hidden path, or None if it does not exist."""
     if not has_uploads(path):
         return size_or_none(path)
     pending = _pending(path)
@@ -106,10 +106,10 @@ def hidden_size(path: str) -> int | None:
 
 
 def show(hidden_path: str, final_path: str) -> None:
-    """Makes a part file visible, in place of what is there under its final name.
+    """Make a part file visible, replacing any file with its final name.
 
     Raises:
-        UploadGoneError: if the parts of the upload are gone.
+        UploadGoneError: if the parts of the upload no longer exist.
     """
     if not has_uploads(hidden_path):
         rename(hidden_path, final_path)
@@ -127,7 +127,7 @@ def show(hidden_path: str, final_path: str) -> None:
             MultipartUpload={"Parts": pending.parts},
         )
     except OSError as error:
-        # The answer of an earlier try may have been lost.
+        # An earlier attempt may have succeeded and its response been lost.
         if size_or_none(final_path) != pending.size_bytes:
             if not _is_there(fs, pending):
                 raise UploadGoneError(f"S3 has no upload {pending.upload_id} of {final_path}") from error
@@ -137,12 +137,12 @@ def show(hidden_path: str, final_path: str) -> None:
 
 
 def discard(hidden_paths: Iterable[str]) -> None:
-    """Removes hidden files and what they name; what is gone already is not an error."""
+    """Remove hidden files and the uploads that they name; missing ones are ignored."""
     for path in hidden_paths:
         pending = _pending(path) if has_uploads(path) else None
         if pending is not None:
             fs, _ = url_to_fs(path)
-            with contextlib.suppress(FileNotFoundError):  # it was completed, or aborted by a rule of the bucket
+            with contextlib.suppress(FileNotFoundError):  # already completed, or aborted by a bucket rule
                 fs.abort_mpu(pending.bucket, pending.key, pending.upload_id)
         remove([path])
 

@@ -1,7 +1,7 @@
-"""Reads one split of a file made of lines, block by block.
+"""Reads one split of a line-based file, block by block.
 
-A line belongs to the split in which its first byte lies. A reader that begins in the middle of a file therefore goes
-one byte back and looks for the end of that line. Every reader finishes the line on which its range ends.
+A line belongs to the split that contains its first byte. A reader that starts in the middle of a file therefore steps
+back one byte and looks for the end of that line. Every reader finishes the line at which its range ends.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ _LINE_FEED = b"\n"
 
 
 class LineSplitReader:
-    """Yields the blocks of a split of lines.
+    """Reads the blocks of a split of lines.
 
     Args:
-        split: the split and the position from which to go on.
+        split: the split and the position to resume from.
         stream_format: the format of the file.
         block_bytes: how much to read at a time.
 
     Raises:
-        MalformedRecordError: if the file's header does not fit; also later, for a record that exceeds 64 MiB.
+        MalformedRecordError: if the file's header is invalid; also later, for a record that exceeds 64 MiB.
     """
 
     def __init__(self, split: FileSplit, stream_format: StreamFormat[Any], block_bytes: int = BLOCK_BYTES) -> None:
@@ -38,7 +38,7 @@ class LineSplitReader:
         self._file: BinaryIO = open_input(split.path)
         self._buffer = b""
         self._at_end = False
-        # Where counting lines can start: this many line feeds lie before that offset.
+        # Where to resume counting lines: an offset and the number of line feeds before it.
         self._counted = (0, 0)
         self._skip_records = split.skip_records
         self._skip_malformed = split.skip_malformed
@@ -52,7 +52,7 @@ class LineSplitReader:
             raise
 
     def next_block(self) -> Block | None:
-        """The next block with records or with news of malformed ones; None at the end of the split."""
+        """Return the next block with records or newly found malformed ones; None at the end of the split."""
         while True:
             offset = self._position
             decoded = self._next_decoded()
@@ -70,7 +70,7 @@ class LineSplitReader:
                 return Block(values, offset, skipped, malformed, total, kinds, self._position)
 
     def record_place(self, block: Block, index: int) -> str:
-        """The line of a record of a block, for errors; reads the file again, also when it is closed."""
+        """Return the line of a block's record, for errors. Reads the file again, and works after it is closed."""
         assert self._decoder is not None
         with open_input(self._split.path) as file:
             file.seek(block.offset)
@@ -78,14 +78,14 @@ class LineSplitReader:
         data = data.removeprefix(_BYTE_ORDER_MARK) if block.offset == 0 else data
         lines = [line + b"\n" for line in data.removesuffix(b"\n").split(b"\n")]
         before, upto = 0, len(lines)
-        # The record is not among the first `before` lines, and it is among the first `upto`.
+        # Invariant: the record is not among the first `before` lines, but is among the first `upto`.
         while upto - before > 1:
             middle = (before + upto) // 2
             if len(self._decode_first(lines, middle).values) > block.records_before + index:
                 upto = middle
             else:
                 before = middle
-        # A record of several lines begins after the lines that are consumed without its last line.
+        # A multi-line record begins after the lines that are consumed without its last line.
         consumed = self._decode_first(lines, before).consumed_bytes
         return f"line {self.line_number(block, data.count(_LINE_FEED, 0, consumed))}"
 
@@ -94,7 +94,7 @@ class LineSplitReader:
         return self._decoder.decode(b"".join(lines[:count]), False)
 
     def line_number(self, block: Block, line: int) -> int:
-        """The number in the file, from 1, of a line of a block; reads the file again to count."""
+        """Return the file-wide number, from 1, of a line in a block. Reads the file again to count."""
         offset, lines = self._counted if self._counted[0] <= block.offset else (0, 0)
         file = open_input(self._split.path)
         try:
@@ -111,11 +111,11 @@ class LineSplitReader:
         return lines + line + 1
 
     def close(self) -> None:
-        """Closes the file."""
+        """Close the file."""
         self._file.close()
 
     def _make_decoder(self, stream_format: StreamFormat[Any], header: bytes) -> LineDecoder[Any] | None:
-        """A decoder that knows the header; None if the file is empty but the format wants a header."""
+        """Return a decoder that knows the header; None if the format needs a header but the file is empty."""
         if stream_format.header_lines and not header:
             return None
         try:
@@ -125,7 +125,7 @@ class LineSplitReader:
             raise MalformedRecordError(self._split.path, 1, reason_of(error), text) from error
 
     def _next_decoded(self) -> DecodedBlock | None:
-        """Decodes whole lines from the position on, and moves it past them."""
+        """Decode complete lines from the position on, and advance the position past them."""
         if self._decoder is None:
             return None
         want = self._block_bytes
@@ -143,7 +143,7 @@ class LineSplitReader:
                 decoded = self._decoder.decode(block, last)
             if decoded.consumed_bytes or last:
                 break
-            want = 2 * len(self._buffer)  # more than is there, or the next cut might be the same
+            want = 2 * len(self._buffer)  # more than is buffered, or the next cut might be the same
             self._check_record(cut)
         consumed = len(block) if last else decoded.consumed_bytes
         self._buffer = self._buffer[consumed:]
@@ -151,7 +151,7 @@ class LineSplitReader:
         return decoded
 
     def _cut(self, want: int) -> int:
-        """Fills the buffer up to `want` bytes and a whole line; returns how many bytes are lines of the split."""
+        """Buffer at least `want` bytes and a complete line; return how many bytes are lines of the split."""
         end = self._split.end
         limit = None if end is None else end - self._position
         if limit is not None and limit <= 0:
@@ -182,7 +182,7 @@ class LineSplitReader:
             raise MalformedRecordError(self._split.path, line, f"the record exceeds {RECORD_BYTES_MAX} bytes", excerpt)
 
     def _read_header(self, lines: int) -> bytes:
-        """The first lines of the file with their ends."""
+        """Return the first lines of the file, including their line ends."""
         header = b""
         while lines and header.count(b"\n") < lines and len(header) <= RECORD_BYTES_MAX:
             data = self._file.read(4096)
@@ -195,7 +195,7 @@ class LineSplitReader:
         return header[:end]
 
     def _find_start(self, header_bytes: int) -> int:
-        """The offset of the first line that begins in the split, or one after its end."""
+        """Return the offset of the first line that begins in the split, or an offset at or after its end."""
         start, end = self._split.start, self._split.end
         if start == 0:
             return header_bytes

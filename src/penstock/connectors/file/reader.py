@@ -1,4 +1,4 @@
-"""The reader of a file source: takes splits one after the other and hands out their records in batches."""
+"""The reader of a file source: reads splits one after the other and returns their records in batches."""
 
 from __future__ import annotations
 
@@ -27,29 +27,29 @@ class SplitReader(Protocol):
     """Reads one split."""
 
     def next_block(self) -> Block | None:
-        """The next block; None at the end of the split."""
+        """Return the next block; None at the end of the split."""
         ...
 
     def line_number(self, block: Block, line: int) -> int:
-        """The number in the file, from 1, of a line of the block just read."""
+        """Return the file-wide number, from 1, of a line in the block just read."""
         ...
 
     def record_place(self, block: Block, index: int) -> str:
-        """Where in the file a record of a block is, given its index in `block.values`: for errors."""
+        """Return the location in the file of the record at `index` of `block.values`, for errors."""
         ...
 
     def close(self) -> None:
-        """Closes the file."""
+        """Close the file."""
         ...
 
 
 class FileSourceReader(SourceReader[Any, FileSplit]):
-    """Reads file splits in one subtask (G8: a snapshot stands just after the last record handed out).
+    """Reads file splits in one subtask (G8: a snapshot points just past the last record handed out).
 
     Args:
-        context: what hosts the reader.
+        context: the runtime context of the reader.
         file_format: the format of the files.
-        block_bytes: how much of a file of lines to decode at a time; it bounds the time of one `poll_next`.
+        block_bytes: how much of a line-based file to decode at a time, which bounds the time of one `poll_next`.
     """
 
     def __init__(
@@ -62,16 +62,16 @@ class FileSourceReader(SourceReader[Any, FileSplit]):
         self._format = file_format
         self._block_bytes = block_bytes
         self._splits: deque[FileSplit] = deque()
-        self._reader: SplitReader | None = None  # reads the first of the splits
+        self._reader: SplitReader | None = None  # the reader of the first split
         self._block: Block | None = None
-        self._origin: Callable[[int], str] | None = None  # of the records of the block
-        self._index = 0  # records of the block that were handed out
+        self._origin: Callable[[int], str] | None = None  # the origin of the block's records
+        self._index = 0  # how many records of the block were handed out
         self._requested = False
         self._no_more = False
         self._more_at_once = False
 
     def poll_next(self, max_records: int) -> Batch | InputStatus:
-        """At most `max_records` records, or a whole batch of columns, or why there are none."""
+        """Return at most `max_records` records, a whole batch of columns, or why no records are available."""
         self._more_at_once = False
         for _ in range(_STEPS_MAX):
             block = self._block
@@ -92,24 +92,24 @@ class FileSourceReader(SourceReader[Any, FileSplit]):
         return InputStatus.NOTHING_AVAILABLE
 
     def retry_after_ms(self) -> int:
-        """Says that there is nothing to wait for when only the steps of one call were used up."""
+        """Return 0 if the last call merely reached its step limit, since there is nothing to wait for."""
         return 0 if self._more_at_once else super().retry_after_ms()
 
     def add_splits(self, splits: Sequence[FileSplit]) -> None:
-        """Splits to read from now on, after those at hand, in the order in which an enumerator hands them out.
+        """Append splits after the current ones, in the enumerator's order.
 
-        Splits that readers of another parallelism had begun come in no such order. Read as they come, the latest might
-        be first, and move the watermark ahead.
+        Splits that readers of another parallelism had begun arrive unordered. If they were read as they arrive, the
+        latest might come first and advance the watermark.
         """
         self._splits.extend(sorted(splits, key=lambda split: split.order))
         self._requested = False
 
     def no_more_splits(self) -> None:
-        """No further split will come."""
+        """Note that no further splits will come."""
         self._no_more = True
 
     def snapshot_state(self, checkpoint_id: int) -> list[FileSplit]:
-        """The splits not fully read, with their positions."""
+        """Return the splits not fully read, with their positions."""
         splits = list(self._splits)
         block = self._block
         if block is not None:
@@ -123,7 +123,7 @@ class FileSourceReader(SourceReader[Any, FileSplit]):
         return splits
 
     def close(self) -> None:
-        """Closes the open file."""
+        """Close the open file."""
         if self._reader is not None:
             self._reader.close()
             self._reader = None
@@ -137,7 +137,7 @@ class FileSourceReader(SourceReader[Any, FileSplit]):
         return InputStatus.NOTHING_AVAILABLE
 
     def _advance(self) -> None:
-        """Reads the next block of the first split, or leaves that split if it has none."""
+        """Read the next block of the first split, or drop that split at its end."""
         if self._reader is None:
             self._reader = self._open(self._splits[0])
         block = self._reader.next_block()
@@ -159,7 +159,7 @@ class FileSourceReader(SourceReader[Any, FileSplit]):
         return LineSplitReader(split, self._format, self._block_bytes)
 
     def _report(self, block: Block, reader: SplitReader) -> None:
-        """Fails for the first malformed record of the block, or counts them all and sends them to the side output."""
+        """Fail on the block's first malformed record, or count them all and send them to the side output."""
         assert isinstance(self._format, StreamFormat)
         path = self._splits[0].path
         if self._format.on_error == "fail":

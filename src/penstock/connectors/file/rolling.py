@@ -1,4 +1,4 @@
-"""When a part file of a file sink ends, and what part files are called."""
+"""Rolling policies and names of a file sink's part files."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ INACTIVITY_MS = 60_000
 
 @dataclass(frozen=True, slots=True)
 class RollingPolicy:
-    """When a part file is closed between two checkpoints. At a checkpoint every part file is closed in any case.
+    """When to close a part file between two checkpoints. A checkpoint closes every part file in any case.
 
-    Make one with `default_rolling_policy` or `on_checkpoint_rolling_policy`. Limits are checked once per batch, before
-    and after it is written, so a file may exceed its size by one batch.
+    Create one with `default_rolling_policy` or `on_checkpoint_rolling_policy`. Limits are checked once per batch,
+    before and after it is written, so a file may exceed its size by one batch.
 
     Attributes:
         part_bytes: close a file that has this many bytes; None for no such limit.
@@ -36,7 +36,7 @@ class RollingPolicy:
         rollover_interval: Duration | Time | datetime.timedelta | int = ROLLOVER_MS,
         inactivity_interval: Duration | Time | datetime.timedelta | int = INACTIVITY_MS,
     ) -> DefaultRollingPolicy:
-        """Closes files by size (bytes), by age, and when nothing came for a while (ints count ms).
+        """Return a policy that closes files by size (bytes), age and inactivity (ints count ms).
 
         Raises:
             ConfigurationError: if a limit is not positive.
@@ -48,11 +48,11 @@ class RollingPolicy:
 
     @staticmethod
     def on_checkpoint_rolling_policy() -> OnCheckpointRollingPolicy:
-        """Closes files at checkpoints only."""
+        """Return a policy that closes files only at checkpoints."""
         return OnCheckpointRollingPolicy()
 
     def should_roll(self, size_bytes: int, begun_ms: int, written_ms: int, now_ms: int) -> bool:
-        """Whether a file of that size, begun and last written to at those times, ends now."""
+        """Return whether to close a file of this size that was begun and last written to at these times."""
         return (
             (self.part_bytes is not None and size_bytes >= self.part_bytes)
             or (self.rollover_interval_ms is not None and now_ms - begun_ms >= self.rollover_interval_ms)
@@ -62,32 +62,32 @@ class RollingPolicy:
 
 @dataclass(frozen=True, slots=True)
 class DefaultRollingPolicy(RollingPolicy):
-    """Closes files by size, by age, and when nothing came for a while; see `RollingPolicy.default_rolling_policy`."""
+    """Closes files by size, age and inactivity; see `RollingPolicy.default_rolling_policy`."""
 
 
 @dataclass(frozen=True, slots=True)
 class OnCheckpointRollingPolicy(RollingPolicy):
-    """Closes files at checkpoints only; see `RollingPolicy.on_checkpoint_rolling_policy`."""
+    """Closes files only at checkpoints; see `RollingPolicy.on_checkpoint_rolling_policy`."""
 
 
 @dataclass(frozen=True, slots=True)
 class OutputFileConfig:
-    """How part files are called: `{prefix}-{subtask}-{counter}-{run}{suffix}`."""
+    """The names of part files: `{prefix}-{subtask}-{counter}-{run}{suffix}`."""
 
     part_prefix: str = "part"
     part_suffix: str = ""
 
     @staticmethod
     def builder() -> OutputFileConfig.OutputFileConfigBuilder:
-        """Starts a configuration."""
+        """Return a builder."""
         return OutputFileConfig.OutputFileConfigBuilder()
 
     def get_part_prefix(self) -> str:
-        """What the names begin with."""
+        """Return the prefix of the names."""
         return self.part_prefix
 
     def get_part_suffix(self) -> str:
-        """What the names end with."""
+        """Return the suffix of the names."""
         return self.part_suffix
 
     class OutputFileConfigBuilder:
@@ -98,10 +98,10 @@ class OutputFileConfig:
             self._suffix = ""
 
         def with_part_prefix(self, prefix: str) -> OutputFileConfig.OutputFileConfigBuilder:
-            """Sets what the names begin with.
+            """Set the prefix of the names.
 
             Raises:
-                ConfigurationError: if it is empty, holds a `/`, or begins with `.` or `_`, which would hide the files.
+                ConfigurationError: if it is empty, contains `/`, or begins with `.` or `_`, which would hide the files.
             """
             if not prefix or "/" in prefix or prefix[0] in "._":
                 raise ConfigurationError(f"a part prefix must not be empty, contain / or begin with . or _: {prefix!r}")
@@ -109,10 +109,10 @@ class OutputFileConfig:
             return self
 
         def with_part_suffix(self, suffix: str) -> OutputFileConfig.OutputFileConfigBuilder:
-            """Sets what the names end with, such as `.csv`.
+            """Set the suffix of the names, such as `.csv`.
 
             Raises:
-                ConfigurationError: if it holds a `/`.
+                ConfigurationError: if it contains a `/`.
             """
             if "/" in suffix:
                 raise ConfigurationError(f"a part suffix must not contain /: {suffix!r}")
@@ -120,5 +120,5 @@ class OutputFileConfig:
             return self
 
         def build(self) -> OutputFileConfig:
-            """The configuration."""
+            """Build the configuration."""
             return OutputFileConfig(self._prefix, self._suffix)

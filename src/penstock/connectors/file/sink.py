@@ -1,4 +1,4 @@
-"""`FileSink`: writes files in any file system that fsspec knows, exactly once."""
+"""`FileSink`: writes files to any file system that fsspec supports, exactly once."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ Encoding = Encoder[Any] | SerializationSchema[Any] | BulkWriterFactory[Any]
 class FileSink(Sink[T]):
     """Writes records to files below a directory, each exactly once (G9).
 
-    Make one with `for_row_format` or `for_bulk_format`.
+    Create one with `for_row_format` or `for_bulk_format`.
 
-    A file is written in the hidden directory `.penstock` below the base path, and renamed once the checkpoint that
-    covers it has completed. Readers that leave out hidden files therefore see whole files only, and each record once.
-    Files end at every checkpoint at the latest: the interval between checkpoints sets how many there are. Without
-    checkpoints all files appear at the end of the input; in a batch, all of them or none.
+    A file is written in the hidden directory `.penstock` below the base path, and renamed once its checkpoint has
+    completed. Readers that skip hidden files therefore see only complete files, and each record once. Files end at
+    every checkpoint at the latest, so the checkpoint interval determines how many there are. Without checkpoints all
+    files appear at the end of the input; in a batch, all of them or none.
 
-    A job that is killed may leave hidden files behind. Its next attempt removes those that no checkpoint or savepoint
-    names. Any other job with a sink at this path removes those that were never closed.
+    A killed job may leave hidden files. Its next attempt removes files that no checkpoint or savepoint names. Any other
+    job with a sink at this path removes files that were never closed.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class FileSink(Sink[T]):
     def for_row_format(
         base_path: str | os.PathLike[str], encoder: Encoder[T] | SerializationSchema[T]
     ) -> FileSink.RowFormatBuilder[T]:
-        """Starts a sink that writes record after record; a schema's messages get a line feed each.
+        """Return a builder of a sink that writes record by record; a line feed follows each message of a schema.
 
         Raises:
             ConfigurationError: if `encoder` is neither an encoder nor a schema.
@@ -72,7 +72,7 @@ class FileSink(Sink[T]):
     def for_bulk_format(
         base_path: str | os.PathLike[str], writer_factory: BulkWriterFactory[T]
     ) -> FileSink.BulkFormatBuilder[T]:
-        """Starts a sink that writes by bulk writers, such as CSV's or Parquet's.
+        """Return a builder of a sink that uses bulk writers, such as those of CSV or Parquet.
 
         Raises:
             ConfigurationError: if `writer_factory` is not a writer factory.
@@ -82,25 +82,25 @@ class FileSink(Sink[T]):
         return FileSink.BulkFormatBuilder(base_path, writer_factory)
 
     def create_writer(self, context: SinkWriterContext) -> SinkWriter[T, FileCommittable]:
-        """A writer for one subtask."""
+        """Create a writer for one subtask."""
         return self._writer(context, 0)
 
     def restore_writer(self, context: SinkWriterContext, state: Sequence[Any]) -> SinkWriter[T, FileCommittable]:
-        """A writer after a recovery; it does not reuse the numbers of a writer of the checkpoint."""
+        """Create a writer after a recovery, which does not reuse the file numbers of the checkpoint's writer."""
         return self._writer(context, max(state, default=0))
 
     def create_committer(self, context: SinkWriterContext) -> Committer[FileCommittable]:
-        """The committer, which renames."""
+        """Create the committer, which renames files."""
         staging = staging_directory(self._base_path, context.job_id, context.operator_id)
         return FileCommitter(staging, self._missing)
 
     def create_commit_log(self, context: SinkWriterContext, job_name: str) -> CommitLog:
-        """A list of part files, beside them."""
+        """Create the commit log, a list of part files beside them."""
         staging = staging_directory(self._base_path, context.job_id, context.operator_id)
         return FileCommitLog(self._base_path, staging, job_name)
 
     def for_type(self, type_info: TypeInformation | None) -> FileSink[T]:
-        """The sink for records of a declared type, which say how text looks (`Encoder.simple_string_encoder`)."""
+        """Return the sink for a declared record type, which defines the text (`Encoder.simple_string_encoder`)."""
         if not isinstance(self._encoding, Encoder):
             return self
         sink: FileSink[T] = copy(self)
@@ -127,7 +127,7 @@ class FileSink(Sink[T]):
             self._missing = IGNORE
 
         def build(self) -> FileSink[RecordT]:
-            """The sink."""
+            """Build the sink."""
             return FileSink(
                 self._base_path,
                 self._encoding,
@@ -138,13 +138,13 @@ class FileSink(Sink[T]):
             )
 
         def with_missing_part_files(self, missing: str) -> Self:
-            """Sets what a job does if a file of the checkpoint that it begins from was taken away, or changed.
+            """Set how to handle a missing or changed file of the checkpoint that the job starts from.
 
-            `ignore`, the default: the file was made visible before, and a reader of the output took it away; the job
-            goes on, and says so in its log. `fail`: the job fails.
+            `ignore`, the default, assumes that the file became visible and a reader of the output removed it; the job
+            continues and logs a warning. `fail` fails the job.
 
             Raises:
-                ConfigurationError: if it is neither.
+                ConfigurationError: for any other value.
             """
             if missing not in (IGNORE, FAIL):
                 raise ConfigurationError(f"with_missing_part_files takes {IGNORE!r} or {FAIL!r}, not {missing!r}")
@@ -152,29 +152,29 @@ class FileSink(Sink[T]):
             return self
 
         def with_bucket_assigner(self, bucket_assigner: BucketAssigner) -> Self:
-            """Sets which record goes into which directory; by hours of time unless set."""
+            """Set how records are assigned to directories; by the hour of writing by default."""
             self._bucket_assigner = bucket_assigner
             return self
 
         def with_bucket_check_interval(self, interval: int) -> Self:
-            """Accepted for PyFlink programs (ms). Limits by time are checked with every batch instead."""
+            """Accept PyFlink's setting (ms) without effect. Time limits are checked with every batch instead."""
             return self
 
         def with_rolling_policy(self, rolling_policy: RollingPolicy) -> Self:
-            """Sets when a file ends before the next checkpoint."""
+            """Set when a file ends before the next checkpoint."""
             self._rolling_policy = rolling_policy
             return self
 
         def with_output_file_config(self, output_file_config: OutputFileConfig) -> Self:
-            """Sets how files are called."""
+            """Set the names of part files."""
             self._file_config = output_file_config
             return self
 
     class RowFormatBuilder(BaseBuilder[RecordT]):
-        """Collects the settings of a sink of rows."""
+        """Collects the settings of a row-format sink."""
 
     class BulkFormatBuilder(BaseBuilder[RecordT]):
-        """Collects the settings of a sink by bulk writers, whose files end at checkpoints only unless set otherwise."""
+        """Collects the settings of a bulk-format sink, whose files end only at checkpoints by default."""
 
         def __init__(self, base_path: str | os.PathLike[str], encoding: Encoding) -> None:
             super().__init__(base_path, encoding)

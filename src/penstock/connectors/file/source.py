@@ -1,4 +1,4 @@
-"""`FileSource`: reads files in any file system that fsspec knows, bounded or watching."""
+"""`FileSource`: reads files from any file system that fsspec supports, once or by monitoring paths."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ T = TypeVar("T")
 
 
 class FileSource(Source[T, FileSplit]):
-    """Reads files (G8). Make one with `for_record_stream_format` or `for_bulk_file_format`.
+    """Reads files (G8). Create one with `for_record_stream_format` or `for_bulk_file_format`.
 
-    A path is a file, a directory (with all below it) or a glob pattern; files and directories whose names begin with
-    `.` or `_` are left out. Files whose ending names a compression (`.gz`, `.bz2`, `.xz`, `.zip` with one file in it)
-    are decompressed and read by one reader each.
+    A path is a file, a directory (including everything below it) or a glob pattern; files and directories whose names
+    begin with `.` or `_` are skipped. Files with a compression suffix (`.gz`, `.bz2`, `.xz`, `.zip` with a single file)
+    are decompressed, each by one reader.
 
-    Files must not change once they are there: a source that watches finds new files, not new lines. Write a file under
-    a hidden name and then rename it, as `FileSink` does.
+    Files must not change once they exist: a monitoring source finds new files, not new lines. Write a file under a
+    hidden name and then rename it, as `FileSink` does.
     """
 
     def __init__(
@@ -53,10 +53,10 @@ class FileSource(Source[T, FileSplit]):
     def for_record_stream_format(
         stream_format: StreamFormat[T], *paths: str | os.PathLike[str]
     ) -> FileSourceBuilder[T]:
-        """Starts a source of files made of lines: text, CSV, JSON lines.
+        """Return a builder of a source of line-based files: text, CSV, JSON lines.
 
         Raises:
-            ConfigurationError: if the format is of another kind or there is no path.
+            ConfigurationError: if the format is of another kind or no path is given.
         """
         if not isinstance(stream_format, StreamFormat):
             raise ConfigurationError(f"for_record_stream_format takes a StreamFormat, not {stream_format!r}")
@@ -64,10 +64,10 @@ class FileSource(Source[T, FileSplit]):
 
     @staticmethod
     def for_bulk_file_format(bulk_format: BulkFormat[T], *paths: str | os.PathLike[str]) -> FileSourceBuilder[T]:
-        """Starts a source of files made of large units: Parquet.
+        """Return a builder of a source of files that consist of large units: Parquet.
 
         Raises:
-            ConfigurationError: if the format is of another kind or there is no path.
+            ConfigurationError: if the format is of another kind or no path is given.
         """
         if not isinstance(bulk_format, BulkFormat):
             raise ConfigurationError(f"for_bulk_file_format takes a BulkFormat, not {bulk_format!r}")
@@ -75,18 +75,18 @@ class FileSource(Source[T, FileSplit]):
 
     @property
     def boundedness(self) -> Boundedness:
-        """Unbounded when it watches."""
+        """Unbounded if the source monitors its paths."""
         return Boundedness.BOUNDED if self._interval_ms is None else Boundedness.CONTINUOUS_UNBOUNDED
 
     def create_enumerator(
         self, context: SplitEnumeratorContext[FileSplit], restored: Any | None
     ) -> SplitEnumerator[FileSplit]:
-        """A new enumerator, or one that goes on from a value that `snapshot_state` gave."""
+        """Create an enumerator, or restore one from a result of `snapshot_state`."""
         splittable = not isinstance(self._format, StreamFormat) or self._format.splittable
         return FileEnumerator(context, self._paths, splittable, self._split_bytes, self._interval_ms, restored)
 
     def create_reader(self, context: SourceReaderContext) -> SourceReader[T, FileSplit]:
-        """A new reader for one subtask."""
+        """Create a reader for one subtask."""
         return FileSourceReader(context, self._format)
 
 
@@ -104,7 +104,7 @@ class FileSourceBuilder(Generic[T]):
     def monitor_continuously(
         self, discovery_interval: Duration | Time | datetime.timedelta | int
     ) -> FileSourceBuilder[T]:
-        """Looks for new files repeatedly, at this interval (an int counts ms); the source never ends.
+        """Discover new files repeatedly at this interval (an int counts ms); the source never ends.
 
         Raises:
             ConfigurationError: if the interval is not positive.
@@ -115,12 +115,12 @@ class FileSourceBuilder(Generic[T]):
         return self
 
     def process_static_file_set(self) -> FileSourceBuilder[T]:
-        """Looks once and ends when all files found are read; the default."""
+        """Discover files once, and end when all are read; the default."""
         self._interval_ms = None
         return self
 
     def set_split_size(self, split_bytes: int) -> FileSourceBuilder[T]:
-        """Cuts large files into parts of this many bytes; the default gives each reader one, of 1 to 16 MiB.
+        """Set the size in bytes of the splits of large files; by default each reader gets one, of 1 to 16 MiB.
 
         Raises:
             ConfigurationError: if the size is not positive.
@@ -131,5 +131,5 @@ class FileSourceBuilder(Generic[T]):
         return self
 
     def build(self) -> FileSource[T]:
-        """The source."""
+        """Build the source."""
         return FileSource(self._format, self._paths, self._interval_ms, self._split_bytes)

@@ -1,4 +1,4 @@
-"""Parts of files, and how far a reader is in one."""
+"""Splits of files, and the read positions in them."""
 
 from __future__ import annotations
 
@@ -17,18 +17,19 @@ SPLIT_BYTES_MAX = 16 << 20
 
 @dataclass(frozen=True, slots=True)
 class FileSplit:
-    """A range of bytes of a file, and the position in it (G8).
+    """A byte range of a file, and a read position in it (G8).
 
-    A record belongs to the split in whose range it begins. The position is a place where reading can begin, and how
-    many records after it were handed out. The place is the offset of a line, or for Parquet the ordinal of a row group.
+    A record belongs to the split in whose range it begins. A position is an offset where reading can start, plus the
+    number of records after it that were already emitted. The offset is that of a line, or for Parquet the ordinal of a
+    row group.
 
     Attributes:
         path: the file.
         start: the first byte of the range.
         end: the byte after the range; None for a file that is read as a whole.
-        offset: where to begin, or `NOT_BEGUN`.
-        skip_records: records after `offset` that were handed out before.
-        skip_malformed: malformed records after `offset` that were reported before.
+        offset: where to start reading, or `NOT_BEGUN`.
+        skip_records: the number of records after `offset` already emitted.
+        skip_malformed: the number of malformed records after `offset` already reported.
     """
 
     path: str
@@ -40,27 +41,27 @@ class FileSplit:
 
     @property
     def split_id(self) -> str:
-        """Names the split; the same at every position."""
+        """The name of the split, which is the same at every position."""
         return f"{self.path}:{self.start}-{'' if self.end is None else self.end}"
 
     @property
     def order(self) -> tuple[str, int]:
-        """Sorts splits by path and start."""
+        """The sort key of the split: its path, then its start."""
         return self.path, self.start
 
 
 @dataclass(slots=True)
 class Block:
-    """Records read in one go, with the position before the first of them.
+    """Records read together, and the position before the first of them.
 
     Attributes:
         values: the records, as a list or as columns.
-        offset: a `FileSplit.offset`.
-        records_before: records between `offset` and the first of `values`.
-        malformed: malformed records among and before the values that were not reported before.
-        malformed_total: all malformed records from `offset` on, reported before or in this block.
-        kinds: what each record does to a table, as in `Batch.kinds`.
-        end: of a file of lines, the offset of the byte after the block.
+        offset: where to start reading again, as in `FileSplit.offset`.
+        records_before: the number of records between `offset` and the first of `values`.
+        malformed: malformed records in and before `values` that were not reported yet.
+        malformed_total: the number of malformed records since `offset`, reported earlier or in this block.
+        kinds: the row kind of each record, as in `Batch.kinds`.
+        end: for a file of lines, the offset of the byte after the block.
     """
 
     values: list[Any] | ColumnData
@@ -73,13 +74,13 @@ class Block:
 
 
 def plan_splits(file: FileInfo, splittable: bool, split_bytes: int | None, parallelism: int) -> list[FileSplit]:
-    """The splits of one file; none for an empty one.
+    """Return the splits of one file; an empty file has none.
 
     Args:
         file: the file.
-        splittable: whether its format lets it be read from the middle; a compressed file never does.
-        split_bytes: bytes per split; None to give each of `parallelism` readers one, of 1 to 16 MiB.
-        parallelism: how many readers there are.
+        splittable: whether the format can be read from the middle; compressed files are never split.
+        split_bytes: bytes per split; None for an equal share per reader, limited to 1 to 16 MiB.
+        parallelism: the number of readers.
     """
     if not file.size_bytes:
         return []

@@ -1,4 +1,4 @@
-"""What lies in a staging directory, and what may be removed from it; see `part_names` for the rules."""
+"""Contents of a staging directory, and the removal of stale files; see `part_names` for the rules."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ class Staging:
 
     @property
     def base_path(self) -> str:
-        """That of the sink."""
+        """The base path of the sink."""
         return self._directory.rpartition("/")[0].rpartition("/")[0]
 
     def remove_stale(self, names: PartNames, since: int, of_forerunner: bool = False) -> None:
-        """The files of earlier attempts that were begun since a snapshot, 0 for all.
+        """Remove the files that earlier attempts began since a snapshot; 0 for all of them.
 
-        In the directory `of_forerunner` all attempts are earlier.
+        With `of_forerunner`, every attempt in the directory counts as earlier.
         """
         listed = self._listed()
         pins = self._pins(listed)
@@ -40,12 +40,12 @@ class Staging:
         self._remove(stale + names.stale_pins(pins, listed))
 
     def pin(self, path: str, hidden_paths: list[str]) -> None:
-        """Keep the parts among these files, whatever becomes of the job, until they are committed."""
+        """Protect the parts among these files until they are committed, whatever happens to the job."""
         own = [name for hidden in hidden_paths if (name := _name(hidden)) and is_part(name)]
         write_whole(path, "\n".join(own).encode())
 
     def remove_unpinned(self) -> None:
-        """Remove all but what savepoints name, because the job is over and has nothing left to commit."""
+        """Remove all parts that no savepoint names: the job is over and has nothing left to commit."""
         listed = self._listed()
         pins = self._pins(listed)
         pinned = {name for of_one in pins.values() for name in of_one}
@@ -54,7 +54,7 @@ class Staging:
         self.remove_if_empty()
 
     def remove_if_empty(self) -> None:
-        """Remove empty directories."""
+        """Remove the directory and its parent if they are empty."""
         remove_empty_directory(self._directory)
         remove_empty_directory(self._directory.rpartition("/")[0])
 
@@ -62,13 +62,13 @@ class Staging:
         return [_name(path) for path in list_all(self._directory)]
 
     def _pins(self, listed: list[str]) -> dict[str, set[str]]:
-        """The names in each file of pins."""
+        """Return the part names in each file of pins."""
         pins = {}
         for name in filter(is_pins, listed):
             try:
                 pins[name] = set(read_bytes(join(self._directory, name)).decode().split("\n"))
             except FileNotFoundError:
-                continue  # another subtask has just found that it is not needed
+                continue  # another subtask has just removed it as no longer needed
         return pins
 
     def _remove(self, names: list[str]) -> None:
@@ -78,7 +78,7 @@ class Staging:
 
 
 def remove_what_died(base_path: str) -> None:
-    """The part files of any job whose processes ended before they closed them, see `part_names`."""
+    """Remove part files, of any job, whose processes ended before closing them; see `part_names`."""
     if is_local(base_path):
         directory = join(base_path, STAGING)
         for path in list_all(directory):

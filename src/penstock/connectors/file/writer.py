@@ -1,7 +1,7 @@
 """Writes hidden part files: the first phase of a file sink's commit (G9).
 
-A new writer removes what earlier attempts have left and no snapshot names; the rules, and why they hold, are those of
-`part_names`.
+A new writer removes the files that earlier attempts left and no snapshot names. `part_names` has the rules and explains
+why they are safe.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from penstock.connectors.file.staging import Staging, remove_what_died
 from penstock.core.connector import RecordError, SinkWriter, SinkWriterContext, call_each
 from penstock.formats.bulk_format import BatchWriter
 
-#: What errors call an encoder or serialization schema.
+#: The name of an encoder or serialization schema in error messages.
 ENCODER: Final = "the encoder"
 
 
@@ -35,27 +35,27 @@ class PartFormat(Protocol):
     """Writes records into one part file."""
 
     def write(self, values: Sequence[Any] | ColumnData) -> None:
-        """Writes records in order."""
+        """Write records in order."""
         ...
 
     def finish(self) -> None:
-        """Writes the end of the file."""
+        """Write the end of the file."""
         ...
 
     def discard(self) -> None:
-        """Releases what is held; the file will be removed."""
+        """Release all resources; the file will be removed."""
         ...
 
 
 class RowPartFormat:
-    """Writes records one after the other by an encoder, or by a schema with a line feed after each."""
+    """Writes records with an encoder, or with a schema and a line feed after each record."""
 
     def __init__(self, encoder: Encoder[Any] | SerializationSchema[Any], stream: BinaryIO) -> None:
         self._encoder = encoder
         self._stream = stream
 
     def write(self, values: Sequence[Any] | ColumnData) -> None:
-        """Writes records in order, with one write to the file."""
+        """Write records in order, with a single write to the file."""
         encoder = self._encoder
         encode_batch = getattr(encoder, "encode_batch", None)
         if encode_batch is not None:
@@ -72,14 +72,14 @@ class RowPartFormat:
             self._stream.write(buffer.getbuffer())
 
     def finish(self) -> None:
-        """Does nothing, because no record is held back."""
+        """Do nothing, because no record is buffered."""
 
     def discard(self) -> None:
-        """Does nothing, because nothing is held."""
+        """Do nothing, because it holds no resources."""
 
 
 def _serialized(schema: SerializationSchema[Any], values: Sequence[Any] | ColumnData) -> list[bytes]:
-    """The message of each record, all at once; one by one to find which of them cannot be written."""
+    """Serialize all records at once; after a failure one by one, to find the record at fault."""
     try:
         lines = schema.serialize_batch(values)
         if len(lines) == len(values):
@@ -90,13 +90,13 @@ def _serialized(schema: SerializationSchema[Any], values: Sequence[Any] | Column
 
 
 class BulkPartFormat:
-    """Writes records by a bulk writer."""
+    """Writes records with a bulk writer."""
 
     def __init__(self, factory: BulkWriterFactory[Any], stream: BinaryIO) -> None:
         self._writer = factory.create(stream)
 
     def write(self, values: Sequence[Any] | ColumnData) -> None:
-        """Hands records on, all at once where the writer can take them."""
+        """Pass records on, all at once if the writer supports it."""
         if isinstance(self._writer, BatchWriter):
             if isinstance(values, ColumnData):
                 self._writer.add_columns(values)
@@ -107,11 +107,11 @@ class BulkPartFormat:
                 self._writer.add_element(value)
 
     def finish(self) -> None:
-        """Writes the end of the file."""
+        """Write the end of the file."""
         self._writer.finish()
 
     def discard(self) -> None:
-        """Releases what the writer holds."""
+        """Release the writer's resources."""
         if isinstance(self._writer, BatchWriter):
             self._writer.discard()
 
@@ -130,16 +130,16 @@ class _Part:
 
 
 class FileWriter(SinkWriter[Any, FileCommittable]):
-    """Writes the records of one subtask into hidden part files, one open for each bucket.
+    """Writes the records of one subtask into hidden part files, with one open file per bucket.
 
     Args:
-        context: what hosts the writer.
-        base_path: the directory below which the files go.
+        context: the context of the writer's task.
+        base_path: the directory below which the files are written.
         encoding: an encoder or schema for rows, or a factory of bulk writers.
-        buckets: which record goes where.
-        rolling_policy: when a part file ends before the next checkpoint.
-        names: how the files are called.
-        counter: the first number to use in names.
+        buckets: assigns records to buckets.
+        rolling_policy: decides when to close a part file before the next checkpoint.
+        names: names the files.
+        counter: the first number to use in file names.
     """
 
     def __init__(
@@ -160,7 +160,7 @@ class FileWriter(SinkWriter[Any, FileCommittable]):
         self._names = names
         self._counter = counter
         self._open: dict[str, _Part] = {}
-        self._closed: list[FileCommittable] = []  # not handed out by prepare_commit yet
+        self._closed: list[FileCommittable] = []  # not yet returned by prepare_commit
         self._since = context.restored_checkpoint_id or 0
         self._staging = Staging(names.staging)
         self._has_ended = False
@@ -174,7 +174,7 @@ class FileWriter(SinkWriter[Any, FileCommittable]):
             former.remove_if_empty()
 
     def write_batch(self, values: list[Any], timestamps: list[int] | None) -> None:
-        """Writes records in order into the part files of their buckets."""
+        """Write records in order into the part files of their buckets."""
         now_ms = self._context.now_ms()
         self._roll_by_policy(now_ms)
         if self._has_one_bucket:
@@ -185,7 +185,7 @@ class FileWriter(SinkWriter[Any, FileCommittable]):
         self._roll_by_policy(now_ms)
 
     def write_columns(self, data: ColumnData, rowtimes: Any) -> None:
-        """Writes columns, as they are where the format takes them."""
+        """Write columns, without converting them to rows if the format accepts columns."""
         now_ms = self._context.now_ms()
         self._roll_by_policy(now_ms)
         if self._has_one_bucket:
@@ -197,25 +197,25 @@ class FileWriter(SinkWriter[Any, FileCommittable]):
 
     @property
     def _has_one_bucket(self) -> bool:
-        """Whether all records of a batch go to one."""
+        """Whether all records of a batch go to one bucket."""
         return self._buckets.is_constant or self._buckets.goes_by_clock
 
     def _bucket_at(self, now_ms: int) -> str:
         return self._buckets.bucket_id(None, now_ms) if self._buckets.goes_by_clock else ""
 
     def _positions(self, data: ColumnData, rowtimes: Any, now_ms: int) -> dict[str, Any]:
-        """The positions of the records of each bucket."""
+        """Return the positions of each bucket's records."""
         times = np.full(len(data), now_ms) if rowtimes is None else rowtimes
         names = np.array(list(map(self._buckets.bucket_id, data.rows(), times.tolist())))
         found, codes = np.unique(names, return_inverse=True)
         return {str(name): np.flatnonzero(codes == code) for code, name in enumerate(found)}
 
     def flush(self, end_of_input: bool) -> None:
-        """Nothing is held back; tells whether records will follow."""
+        """Note whether the input has ended; no record is buffered."""
         self._has_ended = self._has_ended or end_of_input
 
     def prepare_commit(self) -> list[FileCommittable]:
-        """Closes every part file; they stay hidden until they are committed."""
+        """Close every part file; the files stay hidden until they are committed."""
         for bucket_id in list(self._open):
             self._close_part(bucket_id)
         committables, self._closed = self._closed, []
@@ -223,16 +223,16 @@ class FileWriter(SinkWriter[Any, FileCommittable]):
         return committables
 
     def snapshot_state(self, checkpoint_id: int) -> list[int]:
-        """The next number to use in names."""
+        """Return the next number to use in file names."""
         self._since = checkpoint_id
         return [self._counter]
 
     def pin(self, checkpoint_id: int, committables: Sequence[FileCommittable]) -> None:
-        """Notes that a savepoint names these files."""
+        """Record that a savepoint names these files."""
         self._staging.pin(self._names.pins(checkpoint_id), [committable.hidden_path for committable in committables])
 
     def close(self) -> None:
-        """Removes the files that were not prepared."""
+        """Remove the files that were not prepared for commit."""
         leftover = [committable.hidden_path for committable in self._closed]
         parts, self._open, self._closed = list(self._open.values()), {}, []
         for part in parts:
@@ -240,7 +240,7 @@ class FileWriter(SinkWriter[Any, FileCommittable]):
                 part.format.discard()
             discard_part(part.stream, part.open_path)
         discard(leftover)
-        if self._has_ended:  # and not with every epoch, while readers look through the output
+        if self._has_ended:  # not after every epoch, while readers may be listing the output
             self._staging.remove_if_empty()
 
     def _group(self, values: list[Any], timestamps: list[int] | None, now_ms: int) -> dict[str, list[Any]]:

@@ -1,1 +1,1 @@
-"""Tables of Apache Iceberg, as sources and sinks, by the package pyiceberg."""
+"""Sources and sinks for Apache Iceberg tables, based on pyiceberg."""

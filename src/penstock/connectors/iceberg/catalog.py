@@ -1,4 +1,4 @@
-"""Where tables of Iceberg are: catalogs and tables by names and properties, which every process loads for itself."""
+"""Loaders of Iceberg catalogs and tables by name and properties, so that every process can load its own."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ _LOG: Final = logging.getLogger("penstock.connectors.iceberg")
 
 
 class MissingTableError(ConfigurationError):
-    """A catalog has no such table."""
+    """The catalog does not contain this table."""
 
 
 def require_library() -> None:
-    """Check that pyiceberg is there; raises `ConfigurationError` if not."""
+    """Check that pyiceberg is installed; raises `ConfigurationError` if not."""
     require("pyiceberg.io.pyarrow", "Iceberg", "pyiceberg", "iceberg")
 
 
 @dataclass(frozen=True, slots=True)
 class CatalogLoader:
-    """Loads a catalog wherever it is needed. What is shown of it are the names of its properties, not their values.
+    """Loads a catalog wherever it is needed. Its repr omits the properties.
 
     Attributes:
-        name: of the catalog; pyiceberg adds what its own configuration says of a catalog of this name.
-        properties: as pyiceberg's `load_catalog` takes them: `type` (`rest`, `sql`, `hive`, `glue`, …), `uri`,
+        name: the name of the catalog; pyiceberg adds its own configuration for a catalog of this name.
+        properties: the properties for pyiceberg's `load_catalog`: `type` (`rest`, `sql`, `hive`, `glue`, …), `uri`,
             `warehouse`, `s3.endpoint` and so on.
     """
 
@@ -44,17 +44,17 @@ class CatalogLoader:
 
     @staticmethod
     def of(name: str, properties: Mapping[str, str] | None = None) -> CatalogLoader:
-        """A loader for a catalog of this name with these properties; `catalog-type` is another name for `type`."""
+        """Return a loader for a catalog with this name and properties; `catalog-type` is an alias of `type`."""
         remember(properties or {})
         found = {("type" if key == "catalog-type" else key): str(value) for key, value in (properties or {}).items()}
         return CatalogLoader(name, tuple(sorted(found.items())))
 
     def load_catalog(self) -> Catalog:
-        """The catalog, which the caller closes.
+        """Load the catalog; the caller closes it.
 
         Raises:
-            ConfigurationError: without pyiceberg or what it needs for this kind of catalog, or for properties that it
-                does not take.
+            ConfigurationError: if pyiceberg or a package for this kind of catalog is missing, or pyiceberg rejects the
+                properties.
         """
         require_library()
         from pyiceberg.catalog import load_catalog
@@ -72,7 +72,7 @@ class CatalogLoader:
 
 @dataclass(frozen=True, slots=True)
 class TableLoader:
-    """Loads a table of a catalog wherever it is needed.
+    """Loads a catalog's table wherever it is needed.
 
     Attributes:
         catalog: loads the catalog.
@@ -84,10 +84,10 @@ class TableLoader:
 
     @staticmethod
     def from_catalog(catalog_loader: CatalogLoader, identifier: str | Sequence[str]) -> TableLoader:
-        """A loader for a table: `"database.table"`, or the names one by one.
+        """Return a loader for a table, given as `"database.table"` or as a sequence of names.
 
         Raises:
-            ConfigurationError: for a table without a namespace.
+            ConfigurationError: if the table has no namespace.
         """
         names = tuple(identifier.split(".")) if isinstance(identifier, str) else tuple(identifier)
         if len(names) < 2 or not all(names):
@@ -98,16 +98,16 @@ class TableLoader:
 
     @property
     def title(self) -> str:
-        """The table, as errors name it."""
+        """The name of the table in error messages."""
         return ".".join((self.catalog.name, *self.identifier))
 
     @contextmanager
     def opened(self) -> Iterator[Table]:
-        """The table, with its catalog open meanwhile.
+        """Load the table, and keep its catalog open within the context.
 
         Raises:
-            ConfigurationError: if there is no such table.
-            UnsupportedError: for a table of a later version of the format, or with types that pyiceberg cannot read.
+            ConfigurationError: if the table does not exist.
+            UnsupportedError: for a newer format version, or types that pyiceberg cannot read.
         """
         catalog = self.catalog.load_catalog()
         try:
@@ -116,7 +116,7 @@ class TableLoader:
             catalog.close()
 
     def check_while_planning(self, check: Callable[[Table], None]) -> None:
-        """Check the table while a statement is planned. A table that is missing or away is left to the job."""
+        """Check the table while a statement is planned. A missing or unreachable table is left to the job."""
         try:
             with self.opened() as table:
                 check(table)
@@ -126,7 +126,7 @@ class TableLoader:
             _LOG.warning("table %s could not be looked at while planning: %s", self.title, error)
 
     def load_table(self, catalog: Catalog) -> Table:
-        """The table of a catalog that is open; raises as `opened`."""
+        """Load the table from an open catalog; raises as `opened`."""
         from pyiceberg.exceptions import NoSuchTableError, ValidationError
 
         try:

@@ -1,7 +1,7 @@
-"""Columns of Arrow as Iceberg has them: which types there are, which go into which, and records as columns.
+"""Arrow columns in Iceberg's types: type mapping, type compatibility, and conversion of records to columns.
 
-Iceberg has whole numbers of 32 and 64 bits, and points in time and times of day in microseconds. Narrower types become
-these, and what has no place there is refused before anything is written.
+Iceberg has integers of 32 and 64 bits, and timestamps and times of day in microseconds. Narrower types are widened to
+these, and types without a counterpart are rejected before anything is written.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ _PLAIN: Final[dict[pa.DataType, pa.DataType]] = {
 
 
 def stored_type(kind: pa.DataType) -> pa.DataType:
-    """The type in which a table of Iceberg keeps a column of this one.
+    """Return the type in which an Iceberg table stores a column of this type.
 
     Raises:
-        UnsupportedError: if it has none.
+        UnsupportedError: if Iceberg lacks such a type.
     """
     found = _PLAIN.get(kind)
     if found is not None:
@@ -63,7 +63,7 @@ def stored_type(kind: pa.DataType) -> pa.DataType:
 
 
 def fits(kind: pa.DataType, other: pa.DataType) -> bool:
-    """Whether every value of a type is one of another type as it is. Both are stored types; fields may be NULL."""
+    """Return whether every value of one type fits another unchanged. Compares stored types; fields may be NULL."""
     kind, other = stored_type(kind), stored_type(other)
     if pa.types.is_struct(kind) and pa.types.is_struct(other):
         names = [one.name for one in kind] == [one.name for one in other]
@@ -79,10 +79,10 @@ def fits(kind: pa.DataType, other: pa.DataType) -> bool:
 
 
 def conformed(columns: pa.Table, schema: pa.Schema, title: str) -> pa.Table:
-    """The columns as a table has them, in its order; those that are not there are NULL.
+    """Return the columns in a table's types and order; missing columns become NULL.
 
     Raises:
-        UnsupportedError: for values that a column of the table cannot hold, NULL among them.
+        UnsupportedError: for values that a column of the table cannot hold, including NULL in a required column.
     """
     arrays = []
     for field in schema:
@@ -109,7 +109,7 @@ def conformed(columns: pa.Table, schema: pa.Schema, title: str) -> pa.Table:
 
 
 def record_columns(schema: pa.Schema) -> Callable[[Sequence[Any]], pa.RecordBatch]:
-    """A function that makes columns of records: rows with names and dicts by these, others by the order of fields."""
+    """Return a function that converts records to columns: named rows and dicts by name, others by field order."""
     names = schema.names
 
     def of_record(record: Any) -> Sequence[Any]:

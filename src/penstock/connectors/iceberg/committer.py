@@ -1,4 +1,4 @@
-"""Makes one snapshot of what all writers have prepared for a checkpoint; `ledger` says why that is exactly once."""
+"""Commits everything prepared for a checkpoint as one snapshot; `ledger` explains why that is exactly once."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from pyiceberg.manifest import DataFile
     from pyiceberg.table import Table
 
-#: How often a commit is tried that others come before, and how long (s) the pauses are.
+#: The number of attempts when other commits come first, and the pauses between attempts (s).
 ATTEMPTS: Final = 20
 _PAUSE_S: Final = 0.05
 _PAUSE_MAX_S: Final = 5.0
-#: The property of tables by which pyiceberg would try a commit again by itself.
+#: The table property that makes pyiceberg retry commits by itself.
 _RETRIES: Final = "commit.retry.num-retries"
 _MERGES: Final = "commit.manifest-merge.enabled"
 
@@ -48,10 +48,10 @@ class IcebergCommitter(Committer[Staged]):
         """See `Committer`.
 
         Raises:
-            CommitError: for what cannot be committed any more.
+            CommitError: if something can no longer be committed.
         """
         now_ms = self._context.now_ms()
-        # So long after they were prepared the ledger may have let go of epochs.
+        # This long after the preparation the ledger may have dropped entries of epochs.
         is_late = any(now_ms - one.name.prepared_ms > STEP_KEPT_MS // 2 for one in committables)
         self._commit(committables, is_late)
 
@@ -81,13 +81,13 @@ class IcebergCommitter(Committer[Staged]):
         if self._opened is None:
             self._opened = self._settings.loader.catalog.load_catalog()
         table = self._settings.loader.load_table(self._opened)
-        # Of this object alone; the catalog's table keeps its property.
+        # Only in this object; the table in the catalog keeps its property.
         properties = {**table.metadata.properties, _RETRIES: "0"}
         table.metadata = table.metadata.model_copy(update={"properties": properties})
         return table
 
     def _left(self, table: Table, committables: Sequence[Staged], is_in_doubt: bool) -> list[Staged]:
-        """What is not in the table yet."""
+        """Return the committables that are not in the table yet."""
         settings = self._settings
         ledger = Ledger.of(table.metadata.properties, settings.branch)
         left = [one for one in committables if not ledger.knows(one.name)]
@@ -123,11 +123,11 @@ class IcebergCommitter(Committer[Staged]):
         try:
             transaction.commit_transaction()
         except CommitFailedException:
-            remove(table.io, own)  # it is certain that no snapshot has them
+            remove(table.io, own)  # certainly not in any snapshot
             raise
 
     def _files(self, table: Table, staged: Sequence[Staged]) -> tuple[list[DataFile], list[DataFile], list[str]]:
-        """The files that go, those that come, and which of these this attempt has written."""
+        """Return the files to remove, the files to add, and the paths of added files that this attempt wrote."""
         settings = self._settings
         changes = [one for one in staged if isinstance(one, StagedChanges)]
         ready = [one for one in staged if isinstance(one, StagedFiles)]
@@ -145,7 +145,7 @@ class IcebergCommitter(Committer[Staged]):
         return removed, added, own
 
     def _partitioned(self, table: Table, ready: Sequence[StagedFiles]) -> tuple[list[DataFile], list[str]]:
-        """The data files; those of another partitioning than the table has now are written again."""
+        """Return the data files and the paths of rewritten ones; files with an outdated partitioning are rewritten."""
         added: list[DataFile] = []
         own: list[str] = []
         current = table.metadata.default_spec_id
@@ -168,7 +168,7 @@ class IcebergCommitter(Committer[Staged]):
         return FileWriting(table.metadata, table.io).write(rows)
 
     def _replaced(self, table: Table, added: Sequence[DataFile], ready: Sequence[StagedFiles]) -> list[DataFile]:
-        """The files in whose place others come: those of the same partitions, or all if there are none."""
+        """Return the files to replace: those in the same partitions, or all if the table is unpartitioned."""
         settings = self._settings
         title = settings.loader.title
         if Ledger.of(table.metadata.properties, settings.branch).has_others([one.name for one in ready]):

@@ -1,9 +1,9 @@
-"""Changes by key in a table: files that hold one of the keys are written again without these rows.
+"""Changes by key: data files that contain a changed key are rewritten without its rows.
 
-pyiceberg cannot write deletes by equality, with which Flink's sink marks rows without reading them. So the files that
-may have a key are found by their partitions and by the bounds of their columns, the keys in them are read, and those
-that have one are replaced by files without it, in the same snapshot that adds the new rows. What that costs depends on
-how many files have keys that change: a table that is partitioned, or clustered, by what changes together keeps it low.
+pyiceberg cannot write equality deletes, which Flink's sink uses to delete rows without reading them. Candidate files
+are therefore found by their partitions and column bounds, and their keys are read. Files that contain a changed key are
+replaced by files without its rows, in the same snapshot that adds the new rows. The cost depends on the number of files
+with changed keys: partitioning or clustering the table so that rows that change together share files keeps it low.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from pyiceberg.manifest import DataFile
     from pyiceberg.table import FileScanTask, Table
 
-#: Up to so many keys pyiceberg looks for each of them in the bounds of files; above that for their range.
+#: Up to this number of keys pyiceberg looks up each key in the bounds of files; above it, their range.
 _KEYS_MAX: Final = 200
 
 
 class Replacement:
-    """The files that go from a table and those that come, for the changes of one commit."""
+    """The files to remove from a table and to add to it for the changes of one commit."""
 
     def __init__(self, table: Table, branch: str, key: Sequence[str], title: str) -> None:
         self._table = table
@@ -44,7 +44,7 @@ class Replacement:
         self.added: list[DataFile] = []
 
     def plan(self, staged: Sequence[StagedChanges]) -> None:
-        """Write the new files. `staged`: in the order in which they were prepared."""
+        """Write the new files. `staged` is in the order of preparation."""
         changes = pa.concat_tables([one.changes() for one in staged], promote_options="default").combine_chunks()
         last = changes.take(last_of_each(changes, self._key))
         keys = conformed(
@@ -67,7 +67,7 @@ class Replacement:
     def _condition(self, keys: pa.Table, values: Sequence[Any]) -> BooleanExpression:
         from pyiceberg import expressions
 
-        made: Any = expressions  # whose classes take names, which their types do not say
+        made: Any = expressions  # its classes accept names, contrary to their type annotations
         if keys.column(0).null_count or not values:
             return expressions.AlwaysTrue()
         name = self._key[0]
@@ -76,13 +76,13 @@ class Replacement:
         return expressions.And(made.GreaterThanOrEqual(name, values[0]), made.LessThanOrEqual(name, values[-1]))
 
     def _may_have(self, file: DataFile, values: Sequence[Any]) -> bool:
-        """Whether one of the values, which go up, is between the bounds of a file."""
+        """Return whether one of the sorted values lies within the bounds of a file."""
         from pyiceberg.conversions import from_bytes
         from pyiceberg.types import IntegerType, LongType
 
         field = self._table.schema().find_field(self._key[0])
         if not isinstance(field.field_type, IntegerType | LongType):
-            return True  # the bounds of others are cut off, or in another form
+            return True  # bounds of other types are truncated, or encoded differently
         lower = (file.lower_bounds or {}).get(field.field_id)
         upper = (file.upper_bounds or {}).get(field.field_id)
         if lower is None or upper is None:

@@ -1,4 +1,4 @@
-"""Data files as plain values, for checkpoints: a savepoint must not depend on the classes of one pyiceberg."""
+"""Data files as plain values for checkpoints: a savepoint must not depend on the classes of one pyiceberg version."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pyiceberg.manifest import DataFile
 
-#: what is known of a data file, by the names that the specification of Iceberg has for it
+#: the fields of a data file, by their names in the Iceberg specification
 StoredFile = dict[str, Any]
 
 
 def stored(file: DataFile) -> StoredFile:
-    """A data file as plain values."""
+    """Convert a data file to plain values."""
     from pyiceberg.manifest import DATA_FILE_TYPE
 
     names = [field.name for field in DATA_FILE_TYPE[2].fields]
@@ -24,7 +24,7 @@ def stored(file: DataFile) -> StoredFile:
 
 
 def restored(values: StoredFile, spec_id: int) -> DataFile:
-    """The data file of plain values, partitioned by the specification of this number."""
+    """Convert plain values to a data file that is partitioned by the spec with this id."""
     from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
     from pyiceberg.typedef import Record
 

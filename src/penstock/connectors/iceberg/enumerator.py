@@ -1,4 +1,4 @@
-"""Finds the data files of a table, once or again and again, and hands them out."""
+"""Finds the data files of a table, once or repeatedly, and assigns them to readers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from penstock.core.connector import SplitEnumerator, SplitEnumeratorContext
 
 
 class IcebergEnumeratorState(TypedDict):
-    """What an enumerator goes on from: splits not yet assigned, whether it has looked, and the last snapshot read."""
+    """The state of an enumerator: unassigned splits, whether it has listed the table, and the last snapshot read."""
 
     pending: list[IcebergSplit]
     has_begun: bool
@@ -21,9 +21,9 @@ class IcebergEnumeratorState(TypedDict):
 
 
 class IcebergEnumerator(SplitEnumerator[IcebergSplit]):
-    """Splits go out in the order of snapshots, each to the reader that asks next (G8).
+    """Assigns splits in snapshot order, each to the next reader that asks (G8).
 
-    A look that fails also fails the job, because it raises in the job master's turn.
+    A failed listing fails the job, because the error is raised in the job master's turn.
     """
 
     def __init__(
@@ -40,23 +40,23 @@ class IcebergEnumerator(SplitEnumerator[IcebergSplit]):
         self._waiting: dict[int, None] = {}  # an ordered set of subtasks
 
     def start(self) -> None:
-        """Looks at the table."""
+        """Start listing the table's files."""
         if not self._has_begun or self._scanned.follows:
             self._look_after(0)
 
     def handle_split_request(self, subtask_index: int) -> None:
-        """Assigns the next split, as soon as there is one."""
+        """Assign the next split, as soon as there is one."""
         self._waiting[subtask_index] = None
         self._assign()
 
     def add_splits_back(self, splits: Sequence[IcebergSplit], subtask_index: int) -> None:
-        """Puts splits back where they were."""
+        """Return splits to their places in the queue."""
         self._waiting.pop(subtask_index, None)
         self._pending = deque(sorted([*splits, *self._pending], key=lambda split: split.order))
         self._assign()
 
     def snapshot_state(self, checkpoint_id: int) -> IcebergEnumeratorState:
-        """What is pending, and up to which snapshot the table has been read."""
+        """Return the pending splits and the last snapshot read."""
         return IcebergEnumeratorState(pending=list(self._pending), has_begun=self._has_begun, last=self._last)
 
     def _look_after(self, delay_ms: int) -> None:

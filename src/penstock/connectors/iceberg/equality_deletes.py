@@ -1,8 +1,8 @@
-"""Rows that are deleted by equality: a file has values of some columns, and every older row with these is deleted.
+"""Equality deletes: a file holds values of some columns, and every older row with these values is deleted.
 
-Flink's sink writes such files for changes by key. pyiceberg does not read them: it plans without, and the rows are
-left out here. A file deletes rows of data files with a smaller sequence number, in its own partition, or in the
-whole table if it has no partition.
+Flink's sink writes such files for changes by key. pyiceberg does not read them, so it plans scans without them, and the
+deleted rows are filtered out here. A delete file applies to data files with a smaller sequence number, in its own
+partition, or in the whole table if it has no partition.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyiceberg.table.snapshots import Snapshot
 
-#: The content of a data file and of a file of equality deletes, as the specification numbers them.
+#: The content codes of data files and equality delete files in the specification.
 DATA, EQUALITY = 0, 2
 
 
 def has_equality_deletes(table: Table, snapshot: Snapshot) -> bool:
-    """Whether a snapshot has rows that are deleted by equality, as by Flink's sink."""
+    """Return whether a snapshot has equality deletes, as Flink's sink writes them."""
     from pyiceberg.manifest import DataFileContent, ManifestContent
 
     count = None if snapshot.summary is None else snapshot.summary.get("total-equality-deletes")
@@ -43,7 +43,7 @@ def has_equality_deletes(table: Table, snapshot: Snapshot) -> bool:
 
 
 def refuse_equality_deletes(title: str, table: Table, snapshot: Snapshot | None) -> None:
-    """Raise `UnsupportedError` for a snapshot with such deletions, whose rows are to be replaced by key."""
+    """Raise `UnsupportedError` if a snapshot whose rows are to be replaced by key has equality deletes."""
     if snapshot is not None and has_equality_deletes(table, snapshot):
         raise UnsupportedError(
             f"snapshot {snapshot.snapshot_id} of table {title} has rows that are deleted by equality, with which "
@@ -53,14 +53,14 @@ def refuse_equality_deletes(title: str, table: Table, snapshot: Snapshot | None)
 
 
 class EqualityDeletes:
-    """Collects the files of deletions while pyiceberg plans a scan, and keeps them from it."""
+    """Collects equality delete files while pyiceberg plans a scan, and hides them from it."""
 
     def __init__(self) -> None:
         self._sequences: dict[str, int] = {}
         self._deletes: list[tuple[int, DataFile]] = []
 
     def take(self, entry: ManifestEntry) -> bool:
-        """Whether pyiceberg plans with an entry."""
+        """Return whether pyiceberg plans with a manifest entry."""
         file, sequence = entry.data_file, entry.sequence_number or 0
         if int(file.content) == EQUALITY:
             self._deletes.append((sequence, file))
@@ -70,11 +70,11 @@ class EqualityDeletes:
         return True
 
     def files(self) -> list[DataFile]:
-        """All files of deletions."""
+        """Return all equality delete files."""
         return [file for _, file in self._deletes]
 
     def of(self, file: DataFile) -> list[DataFile]:
-        """The files that delete rows of a data file, in the order of their paths."""
+        """Return the delete files that apply to a data file, ordered by path."""
         sequence = self._sequences[file.file_path]
         found = [
             deletes
@@ -88,25 +88,25 @@ class EqualityDeletes:
 
 
 class DeletedKeys(NamedTuple):
-    """Values of columns: rows that have them are deleted."""
+    """Column values that mark rows as deleted."""
 
     names: list[str]
     keys: pa.Table
 
     def keep(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """The other rows."""
+        """Return the rows that are not deleted."""
         table = _plain(pa.Table.from_batches([rows.select(self.names)]))
         return rows.filter(pc.invert(has_key(table, self.keys.cast(table.schema))))
 
 
 def load_keys(table: Table, schema: Schema, deletes: Sequence[tuple[int, StoredFile]], title: str) -> list[DeletedKeys]:
-    """The values in files of deletions, for each set of columns.
+    """Load the values in equality delete files, grouped by their columns.
 
     Args:
-        table: that they belong to.
-        schema: under which rows are read.
-        deletes: the partitioning, and the file.
-        title: of the table, for errors.
+        table: the table of the files.
+        schema: the schema under which rows are read.
+        deletes: the partition spec id and the plain values of each file.
+        title: the name of the table in errors.
 
     Raises:
         UnsupportedError: for columns that the schema does not have.
@@ -145,7 +145,7 @@ def _name_of(schema: Schema, field_id: int, title: str) -> str:
 
 
 def _plain(table: pa.Table) -> pa.Table:
-    """The same without extension types, which cannot be compared."""
+    """Replace extension types, which cannot be compared, by their storage types."""
     columns: list[Any] = [
         pa.chunked_array([chunk.storage for chunk in column.chunks], column.type.storage_type)
         if isinstance(column.type, pa.BaseExtensionType)

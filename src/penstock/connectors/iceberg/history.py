@@ -1,4 +1,4 @@
-"""What the snapshots of a table tell of an earlier commit, where the ledger does not know it (any more)."""
+"""Looks up an earlier commit in a table's snapshots when the ledger does not know it, or no longer does."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ SKEW_MS: Final = 3_600_000
 
 
 class CommitError(PenstockError, RuntimeError):
-    """What was prepared cannot be committed, and another attempt does not help."""
+    """Prepared files or changes cannot be committed, and retrying does not help."""
 
     suppresses_restart = True
 
 
 def was_committed(table: Table, staged: Staged, now_ms: int, retention_ms: int, title: str) -> bool:
-    """Whether a snapshot that is still known has this.
+    """Return whether a snapshot that still exists contains this committable.
 
     Raises:
-        CommitError: where it cannot be told any more.
+        CommitError: if this can no longer be determined.
     """
     since = _snapshots_since(table, staged.name.prepared_ms - SKEW_MS)
     if any(_tells_of(one, staged.name) for one in since):
@@ -70,10 +70,10 @@ def _tells_of(snapshot: Snapshot, name: CommitName) -> bool:
 
 
 def _has_any(table: Table, snapshots: Sequence[Snapshot], paths: set[str]) -> bool:
-    """Whether one of these snapshots has one of the files, or has removed it.
+    """Return whether one of these snapshots contains or has removed one of the files.
 
-    Manifests that an older snapshot added are left out if the table still knows that snapshot. An expired one may have
-    been as new as these.
+    Skips manifests added by an older snapshot that the table still knows. An expired snapshot may be as recent as
+    these.
     """
     older = {one.snapshot_id for one in table.metadata.snapshots} - {one.snapshot_id for one in snapshots}
     seen: set[str] = set()

@@ -1,45 +1,46 @@
-"""Exactly once into a table of Iceberg: how a commit is named, and who remembers it.
+"""Exactly-once commits to an Iceberg table: how commits are named, and where the names are remembered.
 
-Writers leave what a checkpoint covers where no reader sees it, and name it: the run of the writer (a text that no two
-runs share) and a number that the run counts. One committer of the sink takes what all writers have prepared for a
-checkpoint, and makes one snapshot of it. After a failure nobody knows whether that got through, so it is tried again,
-perhaps by another process, perhaps a month later from a savepoint. Then the names must still say that it is done.
+Writers store the data of a checkpoint where no reader sees it, and name it by the run of the writer (a string unique to
+the run) and a number that the run counts. One committer per sink takes everything that the writers prepared for a
+checkpoint and makes one snapshot of it. After a failure it is unknown whether the commit succeeded, so it is retried,
+perhaps by another process, perhaps a month later from a savepoint. Then the names must still show that it is done.
 
-**Where the names are kept.** In the summary of the snapshot they are for people. They cannot be the memory, because
-snapshots expire. Flink's sink has "the highest checkpoint of this job" there, and looks for it in the ancestors that
-are left. That has a second flaw: the numbers of checkpoints come again when a job begins from an older savepoint, and
-what is committed then would be taken for what was committed before. The presence of the files cannot be the memory
-either: a compaction replaces them, and so does this sink when it writes by key. So the names are in a **property of the
-table**, the ledger, which the same commit writes that makes the snapshot: Iceberg swaps the whole metadata at once, so
-there is no moment between the two, and no expiry takes it away.
+**Where the names are kept.** The names in the summary of the snapshot are for people. They cannot be the memory,
+because snapshots expire. Flink's sink stores "the highest checkpoint of this job" there, and looks for it in the
+remaining ancestors. That has a second flaw: checkpoint numbers repeat when a job starts from an older savepoint, so new
+commits would be mistaken for earlier ones. The presence of the files cannot be the memory either: a compaction replaces
+them, and so does this sink when it writes by key. The names are therefore in a **table property**, the ledger, written
+by the same commit that makes the snapshot: Iceberg swaps the whole metadata at once, so there is no moment between the
+two, and expiry does not remove the ledger.
 
-- *Twice.* What the ledger knows is left out. If nothing is left, nothing is committed.
-- *Lost answers.* A commit whose answer is lost (or that failed because another one came first) is tried again on the
-  table as it is then, whose ledger says whether it got through. So pyiceberg's own retries are off: they would add the
-  files to whatever is there without asking.
-- *Zombies.* A committer that was given up and lives on commits against the head that it has seen. Either its successor
-  came first, and the catalog refuses it because the branch has moved; then it looks again, and finds all names. Or it
-  came first, and the successor finds them. Both requirements of a commit (the table's identity, and the head of the
-  branch) are checked by the catalog in the same step that swaps the metadata.
-- *Other writers.* Two jobs, or Spark, on one table: appends fit together, so the one that comes second looks again and
-  commits on top. What is written by key is computed anew on the table as it is then. Each branch has a ledger of its
-  own: a commit that changes a ledger also moves the head of its branch, so no two of them can both go through, and none
-  overwrites an entry that it has not seen.
-- *Old savepoints.* The ledger has an entry a run, not a checkpoint: what is committed of a run is always the beginning
-  of what it has prepared, because checkpoints complete in order and a savepoint names all that was not committed before
-  it. So the highest number says it all, and a savepoint from which a job begins again finds its own names, whatever
-  number its checkpoint had. What that job prepares then has the names of its own runs.
-- *Size.* Every attempt adds an entry of some 40 bytes a writer to a file that each commit writes. Entries whose last
-  commit is older than `ledger_retention` (30 days) go, once there are more than 256. In micro-batches each epoch is a
-  run, and owes nothing when the next one begins: these entries go after ten minutes.
-- *When the ledger has forgotten*, or may have, what comes from a savepoint is looked for in the snapshots that are
-  still known: in their summaries, and its files in their manifests. Where a file is gone nobody can tell a commit
-  whose rows were compacted since from files that a clean-up has removed, so that is an error, which says so; and
-  changes by key whose time has passed are not written, because they would put old rows in the place of newer ones.
-- *Orphans.* A data file is in the table's directory before it is committed. A writer removes its own on a failure if it
-  can. A process that was killed leaves them, and so does an attempt whose checkpoint never completed. No reader sees
-  them. Penstock does not remove them, because a savepoint may name them: Iceberg's `remove_orphan_files` does, with an
-  age above the savepoints from which jobs may yet begin. Changes by key leave nothing: they are in the checkpoint.
+- *Repetition.* Committables that the ledger knows are skipped. If none are left, nothing is committed.
+- *Lost answers.* A commit whose answer is lost (or that failed because another one came first) is retried on the
+  current table, whose ledger shows whether it succeeded. pyiceberg's own retries are therefore off: they would add the
+  files to the current table without checking.
+- *Zombies.* A committer that was given up but still lives commits against the head that it has seen. Either its
+  successor came first, and the catalog rejects the zombie because the branch has moved; it then looks again, and finds
+  all names. Or the zombie came first, and the successor finds the names. The catalog checks both requirements of a
+  commit (the table's identity, and the head of the branch) in the same step that swaps the metadata.
+- *Other writers.* Two jobs, or Spark, may write to one table. Appends are compatible, so the second one looks again and
+  commits on top. Changes by key are recomputed on the current table. Each branch has its own ledger: a commit that
+  changes a ledger also moves the head of its branch, so no two of them can both succeed, and none overwrites an entry
+  that it has not seen.
+- *Old savepoints.* The ledger has one entry per run, not per checkpoint: the committed part of a run is always a prefix
+  of the prepared part, because checkpoints complete in order and a savepoint names everything not committed before it.
+  The highest number is therefore enough, and a job that starts from a savepoint finds the savepoint's names, whatever
+  the number of its checkpoint was. Its new commits carry the names of its own runs.
+- *Size.* Every attempt adds an entry of some 40 bytes per writer to a file that each commit writes. Entries whose last
+  commit is older than `ledger_retention` (30 days) are removed once there are more than 256. In micro-batches each
+  epoch is a run, and owes nothing when the next one begins: these entries are removed after ten minutes.
+- *When the ledger has forgotten*, or may have, the committables of a savepoint are looked up in the snapshots that
+  still exist: by name in their summaries, and by file in their manifests. If a file is missing, a commit whose rows
+  were compacted since cannot be distinguished from files that a clean-up has removed, so that is an error, which says
+  so. Changes by key older than the retention are not written, because they could replace newer rows by old ones.
+- *Orphans.* A data file is in the table's directory before it is committed. After a failure a writer removes its own
+  files if it can. A process that was killed leaves them, and so does an attempt whose checkpoint never completed. No
+  reader sees them. Penstock does not remove them, because a savepoint may name them: Iceberg's `remove_orphan_files`
+  does, with an age above that of the savepoints from which jobs may still start. Changes by key leave nothing: they are
+  in the checkpoint.
 """
 
 from __future__ import annotations
@@ -52,27 +53,27 @@ from typing import Final
 
 from penstock.core.connector import SinkWriterContext
 
-#: The property of the table, before the name of the branch.
+#: The prefix of the table property, followed by the name of the branch.
 LEDGER: Final = "penstock.ledger."
-#: What the summary of a snapshot says: `run=number` of each writer.
+#: The entry in the summary of a snapshot: `run=number` for each writer.
 SUMMARY: Final = "penstock.commits"
-#: How many entries stay whatever their age.
+#: The number of entries kept whatever their age.
 _KEPT: Final = 256
-#: For how long (ms) those of epochs stay.
+#: How long (ms) entries of epochs are kept.
 STEP_KEPT_MS: Final = 600_000
 _MINUTE_MS: Final = 60_000
 
 
 @dataclass(frozen=True, slots=True)
 class CommitName:
-    """What a writer calls what it has prepared.
+    """A writer's name for a committable.
 
     Attributes:
         owner: the job and the sink.
-        run: the run of the writer within these.
-        number: from 1, counted by the run.
-        prepared_ms: when it was prepared.
-        is_step: whether earlier runs of the owner owe nothing any more.
+        run: the run of the writer within the owner.
+        number: counts from 1 within the run.
+        prepared_ms: the time of preparation.
+        is_step: whether earlier runs of the owner have nothing left to commit.
     """
 
     owner: str
@@ -83,7 +84,7 @@ class CommitName:
 
     @property
     def key(self) -> str:
-        """The run in a ledger."""
+        """The ledger's key for the run."""
         return f"{_digest(self.owner, 4)}{_digest(f'{self.owner}/{self.run}', 8)}"
 
     def __str__(self) -> str:
@@ -91,14 +92,14 @@ class CommitName:
 
 
 class Naming:
-    """Names what one run of a writer prepares."""
+    """Names the committables of one run of a writer."""
 
     def __init__(self, context: SinkWriterContext) -> None:
         self._context = context
         self._number = 0
 
     def next(self) -> CommitName:
-        """The next name."""
+        """Return the next name."""
         context = self._context
         self._number += 1
         return CommitName(
@@ -118,25 +119,25 @@ class _Entry:
 
 
 class Ledger:
-    """What was committed to a branch. A value: `noted` gives another one."""
+    """The commits to a branch. Immutable: `noted` returns a new ledger."""
 
     def __init__(self, entries: Mapping[str, _Entry]) -> None:
         self._entries = dict(entries)
 
     @staticmethod
     def of(properties: Mapping[str, str], branch: str) -> Ledger:
-        """The ledger that a table's properties hold; empty where there is none."""
+        """Parse the ledger in a table's properties; it is empty if the property is missing."""
         text = properties.get(LEDGER + branch)
         found = {} if text is None else json.loads(text)
         return Ledger({run: _Entry(number, minute, bool(step)) for run, (number, minute, step) in found.items()})
 
     def knows(self, name: CommitName) -> bool:
-        """Whether this was committed, as far as the ledger remembers."""
+        """Return whether this was committed, as far as the ledger remembers."""
         entry = self._entries.get(name.key)
         return entry is not None and name.number <= entry.number
 
     def has_others(self, names: Iterable[CommitName]) -> bool:
-        """Whether it remembers other runs, or earlier numbers, of the owners of these."""
+        """Return whether the ledger has other runs, or earlier numbers, of the owners of these names."""
         firsts = {name.key: name.number for name in reversed(list(names))}
         owners = {_digest(name.owner, 4) for name in names}
         return any(
@@ -145,7 +146,7 @@ class Ledger:
         )
 
     def noted(self, names: Iterable[CommitName], now_ms: int, retention_ms: int) -> Ledger:
-        """With these as well, and without what is too old."""
+        """Return a ledger with these names added and expired entries removed."""
         entries, minute = dict(self._entries), now_ms // _MINUTE_MS
         fresh = set()
         for name in names:
@@ -165,7 +166,7 @@ class Ledger:
         return Ledger(entries)
 
     def text(self) -> str:
-        """As the value of the property."""
+        """Return the ledger as the value of the table property."""
         found = {run: [one.number, one.minute, int(one.is_step)] for run, one in sorted(self._entries.items())}
         return json.dumps(found, separators=(",", ":"))
 
@@ -174,7 +175,7 @@ class Ledger:
 
 
 def summary_of(names: Iterable[CommitName]) -> str:
-    """What the summary of a snapshot says of its commits."""
+    """Return the names of commits for the summary of a snapshot."""
     return " ".join(map(str, names))
 
 

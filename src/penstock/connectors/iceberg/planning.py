@@ -1,8 +1,8 @@
-"""Which snapshots of a table are read, and what is read of each: decisions over its metadata.
+"""Selects the snapshots of a table to read, and the files of each, from the table's metadata.
 
 A table is followed along the ancestors of its branch: each snapshot after the last one that was read, once. A snapshot
-that appends gives its files. One that only arranges rows anew (a compaction) gives nothing. One that replaces or
-removes rows cannot be told as rows that come, so it fails, unless an option passes over it.
+that appends contributes its files. One that only rearranges rows (a compaction) contributes nothing. One that replaces
+or removes rows cannot be expressed as appended rows, so it fails the job unless an option skips it.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 
 class Followed(NamedTuple):
-    """What was found of a table that is followed: further splits, and the last snapshot that they cover."""
+    """New splits of a followed table, and the last snapshot that they cover."""
 
     splits: list[IcebergSplit]
     last: int | None
 
 
 def scan(table: Table, scanned: Scanned) -> list[IcebergSplit]:
-    """The splits of one snapshot, under its schema if it is an older one, and else under the table's."""
+    """Return the splits of one snapshot, under its own schema if it is an older one, else under the table's."""
     snapshot = _chosen(table, scanned)
     if snapshot is None:
         return []
@@ -56,10 +56,10 @@ def _scan(table: Table, scanned: Scanned, snapshot: Snapshot, schema_id: int | N
 
 
 def check_before_reading(scanned: Scanned) -> None:
-    """Check a table under its declaration while a statement is planned. A missing table is left to the job.
+    """Check a table against its declaration while a statement is planned. A missing table is left to the job.
 
     Raises:
-        ConfigurationError: for columns that the table does not have so, or a snapshot that it does not have.
+        ConfigurationError: for missing or incompatible columns, or a missing snapshot.
         UnsupportedError: for files or types that cannot be read.
     """
 
@@ -84,7 +84,7 @@ def _schema(table: Table, scanned: Scanned, snapshot: Snapshot | None) -> Schema
 
 
 def _reads_older(table: Table, scanned: Scanned) -> bool:
-    """Whether a snapshot is read under its own schema."""
+    """Return whether a snapshot is read under its own schema."""
     ref = table.metadata.refs.get(scanned.ref)
     is_fixed = scanned.snapshot_id is not None or scanned.as_of_ms is not None
     return is_fixed or (ref is not None and ref.snapshot_ref_type.value == "tag")
@@ -97,7 +97,7 @@ def _condition(scanned: Scanned) -> Any:
 
 
 def _chosen(table: Table, scanned: Scanned) -> Snapshot | None:
-    """The snapshot that is to be read; None for a table that is empty."""
+    """Return the snapshot to read; None for an empty table."""
     title = scanned.loader.title
     if scanned.snapshot_id is not None:
         found = table.snapshot_by_id(scanned.snapshot_id)
@@ -123,10 +123,10 @@ def _head(metadata: TableMetadata, scanned: Scanned) -> Snapshot | None:
 
 
 def begin(table: Table, scanned: Scanned) -> Followed:
-    """The first splits of a table that is followed.
+    """Return the first splits of a followed table.
 
     Raises:
-        ConfigurationError: for a beginning that is not there.
+        ConfigurationError: if the starting snapshot does not exist.
         OperationError: as `follow`.
     """
     head = _head(table.metadata, scanned)
@@ -138,7 +138,7 @@ def begin(table: Table, scanned: Scanned) -> Followed:
 
 
 def _before_first(metadata: TableMetadata, scanned: Scanned, head: Snapshot) -> int | None:
-    """The snapshot before the first that is followed."""
+    """Return the id of the snapshot before the first one to follow."""
     strategies, title = StreamingStartingStrategy, scanned.loader.title
     ancestors = _ancestors(metadata, head)
     if scanned.strategy is strategies.INCREMENTAL_FROM_LATEST_SNAPSHOT:
@@ -159,10 +159,10 @@ def _before_first(metadata: TableMetadata, scanned: Scanned, head: Snapshot) -> 
 
 
 def follow(table: Table, scanned: Scanned, last: int | None) -> Followed:
-    """What has come after a snapshot; None for before the first.
+    """Return the splits added after snapshot `last`; None to start before the first snapshot.
 
     Raises:
-        OperationError: if the snapshot is no ancestor any more, or rows were replaced or removed since.
+        OperationError: if the snapshot is not an ancestor any more, or rows were replaced or removed since.
     """
     head = _head(table.metadata, scanned)
     if head is None:
@@ -186,7 +186,7 @@ def follow(table: Table, scanned: Scanned, last: int | None) -> Followed:
 
 
 def _ancestors(metadata: TableMetadata, head: Snapshot) -> list[Snapshot]:
-    """A snapshot and those before it that are still known, backwards."""
+    """Return a snapshot and its ancestors that still exist, newest first."""
     found = [head]
     while (parent := found[-1].parent_snapshot_id) is not None:
         snapshot = metadata.snapshot_by_id(parent)
@@ -197,7 +197,7 @@ def _ancestors(metadata: TableMetadata, head: Snapshot) -> list[Snapshot]:
 
 
 def _after(metadata: TableMetadata, scanned: Scanned, head: Snapshot, last: int | None) -> Sequence[Snapshot]:
-    """The snapshots after one, forwards."""
+    """Return the snapshots after `last`, oldest first."""
     if head.snapshot_id == last:
         return []
     found = []

@@ -1,4 +1,4 @@
-"""Reads data files as columns, in a thread that reads ahead."""
+"""Reads data files as columns, on a thread that reads ahead."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class OpenTable:
-    """The table of a reader, loaded when it is needed."""
+    """The table of a reader, loaded on first use."""
 
     def __init__(self, scanned: Scanned) -> None:
         self._scanned = scanned
@@ -34,7 +34,7 @@ class OpenTable:
         self._table: Table | None = None
 
     def rows(self, split: IcebergSplit) -> Iterator[pa.RecordBatch]:
-        """The rows of a split behind its position, as the columns of the output."""
+        """Yield the rows of a split after its position, as output columns."""
         from pyiceberg.expressions import AlwaysTrue
         from pyiceberg.expressions.parser import parse
         from pyiceberg.io.pyarrow import ArrowScan, _read_all_delete_files
@@ -93,7 +93,7 @@ class OpenTable:
 
 
 class IcebergReader(ReadAheadReader[IcebergSplit, pa.RecordBatch]):
-    """Reads its splits one after the other, as far as the limit goes."""
+    """Reads its splits one after the other, up to the limit."""
 
     def __init__(self, context: SourceReaderContext, scanned: Scanned) -> None:
         super().__init__(context)
@@ -120,6 +120,6 @@ class IcebergReader(ReadAheadReader[IcebergSplit, pa.RecordBatch]):
         return ColumnBatch(rows.slice(0, count)), replace(split, position=split.position + count)
 
     def close(self) -> None:
-        """End what is under way."""
+        """Stop reading ahead, and close the catalog."""
         super().close()
         self._table.close()

@@ -1,7 +1,7 @@
-"""Columns of a table as other types: types of Iceberg that SQL does not have, and times with fewer digits.
+"""Conversion of a table's columns to other types: Iceberg types that SQL lacks, and times with fewer digits.
 
-uuid is read as bytes, as Flink's connector does, or as text, as Spark's does. Digits of a time that the declared type
-does not have are cut off towards the past. Everything else keeps its value, or is refused.
+A uuid is read as bytes, as in Flink's connector, or as text, as in Spark's. Digits of a time beyond the declared
+precision are truncated towards the past. All other values are preserved or rejected.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _ADVICE: Final = "declare it as {}"
 
 
 def is_readable(kind: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether a column of the table is read as another type. Values that this type cannot hold fail later."""
+    """Return whether a column can be read as another type. Values that this type cannot hold fail later."""
     types = pa.types
     if is_uuid(kind):
         return bool(types.is_binary(wanted) or types.is_string(wanted) or wanted == pa.binary(16))
@@ -42,7 +42,7 @@ def is_readable(kind: pa.DataType, wanted: pa.DataType) -> bool:
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType:
-    """The type of a column without a declared type. Raises `UnsupportedError` if there is no such type."""
+    """Return the type of a column without a declared type; raises `UnsupportedError` if SQL lacks such a type."""
     if is_uuid(kind):
         return pa.binary()
     if pa.types.is_timestamp(kind) and kind.unit == "ns":
@@ -51,7 +51,7 @@ def plain_type(kind: pa.DataType) -> pa.DataType:
 
 
 def describe(kind: pa.DataType) -> str:
-    """A type of the table, as errors name it, and how to declare the column."""
+    """Return a description of a type for error messages, with advice on how to declare the column."""
     types = pa.types
     if is_uuid(kind):
         return f"uuid: {_ADVICE.format('BYTES or STRING')}"
@@ -64,7 +64,7 @@ def describe(kind: pa.DataType) -> str:
 
 
 def read_column(column: pa.Array, wanted: pa.DataType) -> pa.Array:
-    """A column in another type, which `is_readable`. Raises `pa.ArrowException` for values that this cannot hold."""
+    """Convert a column as `is_readable` allows; raises `pa.ArrowException` for values that the type cannot hold."""
     kind, types = column.type, pa.types
     if kind == wanted:
         return column
@@ -84,7 +84,7 @@ def _read_uuids(storage: pa.Array, wanted: pa.DataType) -> pa.Array:
 
 
 def _read_nested(column: pa.Array, wanted: pa.DataType) -> pa.Array:
-    whole: Any = column.take(pa.array(range(len(column)), pa.int64()))  # without what lies outside of a slice
+    whole: Any = column.take(pa.array(range(len(column)), pa.int64()))  # drops values outside of a slice
     nulls = whole.is_null() if whole.null_count else None
     if pa.types.is_struct(wanted):
         parts = [read_column(part, field.type) for part, field in zip(whole.flatten(), wanted, strict=True)]
@@ -97,7 +97,7 @@ def _read_nested(column: pa.Array, wanted: pa.DataType) -> pa.Array:
 
 
 def is_uuid(kind: pa.DataType) -> bool:
-    """Whether a column of the table is of Iceberg's type uuid."""
+    """Return whether a column of the table has Iceberg's type uuid."""
     return isinstance(kind, pa.BaseExtensionType) and kind.extension_name == "arrow.uuid"
 
 

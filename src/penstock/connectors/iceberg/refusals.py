@@ -1,4 +1,4 @@
-"""Tables that cannot be read: columns, deletions and data files that are refused by name."""
+"""Rejects tables that cannot be read, with errors that name the columns or files at fault."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def check_columns(scanned: Scanned, schema: Schema) -> None:
-    """Raise `ConfigurationError` unless a table has the columns, with types that fit."""
+    """Raise `ConfigurationError` unless a table has the columns, with compatible types."""
     from pyiceberg.io.pyarrow import schema_to_pyarrow
 
     there = schema_to_pyarrow(schema, include_field_ids=False)
@@ -49,7 +49,7 @@ def refuse_formats(title: str, files: Iterable[DataFile]) -> None:
 
 
 def first_files(table: Table, snapshot: Snapshot) -> Iterator[DataFile]:
-    """The data files of the first manifest that has some. A job looks at all files when it lists them."""
+    """Yield the files of the first data manifest. A job checks all files when it lists them."""
     from pyiceberg.manifest import ManifestContent
 
     for manifest in snapshot.manifests(table.io):

@@ -1,4 +1,4 @@
-"""What a source reads: which snapshots, which columns, and the parts that readers read."""
+"""The snapshots and columns that a source reads, and the splits for its readers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import FileScanTask
 
 INTERVAL_MS: Final = 60_000
-#: What a reader has to know of a file; the rest is for planning.
+#: The fields of a file that a reader needs; the others are for planning.
 _NEEDED: Final = (
     "content",
     "file_path",
@@ -31,7 +31,7 @@ _NEEDED: Final = (
 
 
 class StreamingStartingStrategy(Enum):
-    """Where a source that follows a table begins."""
+    """The starting point of a source that follows a table."""
 
     TABLE_SCAN_THEN_INCREMENTAL = "TABLE_SCAN_THEN_INCREMENTAL"
     """The rows that are there, and then what is appended."""
@@ -51,7 +51,7 @@ class StreamingStartingStrategy(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ScannedColumn:
-    """A column of the table, its name in the output, and its type there."""
+    """A column of the table, with its name and type in the output."""
 
     name: str
     output: str
@@ -63,20 +63,20 @@ class Scanned:
     """See the methods of `IcebergSourceBuilder`.
 
     Attributes:
-        loader: the table.
-        columns: of the output.
-        row_filter: a condition in the syntax of pyiceberg, or its expression; None for all rows.
-        limit: how many rows of each reader are enough; None for all.
-        snapshot_id: which snapshot is read, if that is said.
-        as_of_ms: or that of which time.
-        ref: or that of which branch or tag. A source that follows the table follows this branch.
-        follows: whether it goes on with what is appended.
-        strategy: where it begins then.
-        start_snapshot_id: for a strategy that needs it.
-        start_ms: the same.
+        loader: loads the table.
+        columns: the columns of the output.
+        row_filter: a condition as pyiceberg's text or expression; None for all rows.
+        limit: the maximum number of rows per reader; None for all.
+        snapshot_id: the snapshot to read, if set.
+        as_of_ms: read the snapshot that was current at this time, if set.
+        ref: otherwise read the snapshot of this branch or tag. A source that follows the table follows this branch.
+        follows: whether to continue with appended rows.
+        strategy: where to start following.
+        start_snapshot_id: the first snapshot, for the strategy that needs it.
+        start_ms: the earliest time of the first snapshot, for the strategy that needs it.
         interval_ms: how often to look for new snapshots.
-        skips_overwrites: whether snapshots that replace rows are passed over when they are followed.
-        skips_deletes: whether those that remove rows are.
+        skips_overwrites: whether a source that follows the table skips snapshots that replace rows.
+        skips_deletes: whether it skips snapshots that remove rows.
     """
 
     loader: TableLoader
@@ -97,16 +97,16 @@ class Scanned:
 
 @dataclass(frozen=True, slots=True)
 class IcebergSplit:
-    """A data file, with the files that say which of its rows are deleted, read up to a position.
+    """A data file with its delete files, read up to a position.
 
     Attributes:
-        order: the sequence number of the snapshot, and the place among its files.
-        schema_id: the schema of the table under which it is read.
-        file: as plain values.
-        spec_id: of its partitioning.
-        deletes: of files of deletions, by position or by equality: the partitioning, and plain values.
-        row_filter: only rows for which it is true are counted and given.
-        position: how many of these have been given.
+        order: the sequence number of the snapshot, and the index of the file in it.
+        schema_id: the schema of the table under which the file is read.
+        file: the data file as plain values.
+        spec_id: the id of its partition spec.
+        deletes: the position and equality delete files: the partition spec id and plain values of each.
+        row_filter: only rows that match this condition are counted and emitted.
+        position: the number of these rows already emitted.
     """
 
     order: tuple[int, int]
@@ -118,7 +118,7 @@ class IcebergSplit:
     position: int = 0
 
     def task(self) -> FileScanTask:
-        """As pyiceberg reads it."""
+        """Return the split as a scan task of pyiceberg."""
         from pyiceberg.table import FileScanTask
 
         deletes = {restored(values, spec_id) for spec_id, values in self.deletes if values["content"] != EQUALITY}
@@ -126,7 +126,7 @@ class IcebergSplit:
 
     @property
     def equality_deletes(self) -> tuple[tuple[int, StoredFile], ...]:
-        """The files of deletions by equality."""
+        """The equality delete files."""
         return tuple(one for one in self.deletes if one[1]["content"] == EQUALITY)
 
 
@@ -137,7 +137,7 @@ def splits_of(
     row_filter: Any,
     equality_deletes: EqualityDeletes | None = None,
 ) -> list[IcebergSplit]:
-    """The splits of what pyiceberg has planned, in the order of their files' names."""
+    """Return the splits of pyiceberg's scan tasks, ordered by file name."""
     found = sorted(tasks, key=lambda task: task.file.file_path)
     return [
         IcebergSplit(

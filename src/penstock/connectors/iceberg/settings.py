@@ -1,4 +1,4 @@
-"""What a sink of Iceberg is told."""
+"""Settings of an Iceberg sink."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from penstock.connectors.iceberg.catalog import TableLoader
 from penstock.connectors.iceberg.tables import DeclaredTable
 
 MAIN: Final = "main"
-#: Rows of this many bytes in memory are worth a file before a checkpoint comes.
+#: Buffered rows of this many bytes in memory are written to a file before the next checkpoint.
 TARGET_BYTES: Final = 128 << 20
 RETENTION_MS: Final = 30 * 24 * 3_600_000
 
@@ -19,16 +19,16 @@ class SinkSettings:
     """See the methods of `IcebergSinkBuilder`.
 
     Attributes:
-        loader: the table.
-        declared: what the program says of it; None for what it is.
-        creates: whether it is made where it is not there.
-        evolves: whether columns are added that it does not have.
-        equality: the columns that tell rows apart, for changes by key; none where rows are only added.
-        overwrites: whether what is written takes the place of the partitions that it belongs to.
-        branch: which one is written to.
-        target_bytes: rows of how many bytes in memory are worth a file.
-        retention_ms: for how long the ledger remembers.
-        properties: what the summary of each snapshot says besides.
+        loader: loads the table.
+        declared: the table as the program declares it; None to use the existing table's columns.
+        creates: whether to create a missing table.
+        evolves: whether to add missing columns to the table.
+        equality: the key columns, for changes by key; empty if rows are only added.
+        overwrites: whether written rows replace the partitions that they belong to.
+        branch: the branch to write to.
+        target_bytes: the size in memory at which buffered rows are written to a file.
+        retention_ms: how long the ledger remembers commits.
+        properties: additional entries in the summary of each snapshot.
     """
 
     loader: TableLoader

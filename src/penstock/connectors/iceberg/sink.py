@@ -1,4 +1,4 @@
-"""`IcebergSink`: records into a table of Iceberg, exactly once, a snapshot a checkpoint."""
+"""`IcebergSink`: writes records to an Iceberg table exactly once, with one snapshot per checkpoint."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from penstock.core.connector import Committer, Sink, SinkWriter, SinkWriterConte
 
 
 class IcebergSink(Sink[Any]):
-    """Writes rows into a table, or their changes by key; made by `for_row`.
+    """Writes rows, or changes by key, to a table; created with `for_row`.
 
-    Readers see what a checkpoint covers when it is complete, in one snapshot for all subtasks. In a batch that is at
-    its end. `penstock.connectors.iceberg.ledger` says why each row comes once.
+    Readers see the data of a checkpoint when it completes, in one snapshot for all subtasks. In a batch that is at its
+    end. `penstock.connectors.iceberg.ledger` explains why each row is written once.
     """
 
     commits_globally = True
@@ -32,11 +32,11 @@ class IcebergSink(Sink[Any]):
 
     @staticmethod
     def for_row(schema: pa.Schema | None = None) -> IcebergSinkBuilder:
-        """Starts a sink of rows with names, dicts, tuples, or Arrow columns.
+        """Return a builder of a sink for named rows, dicts, tuples, or Arrow columns.
 
         Args:
             schema: the columns, for records without names, and for a table that the sink creates or adds columns to.
-                None for those of the table.
+                None to use the columns of the table.
         """
         return IcebergSinkBuilder(schema)
 
@@ -51,7 +51,7 @@ class IcebergSink(Sink[Any]):
 
 
 class IcebergSinkBuilder:
-    """Builds an `IcebergSink`."""
+    """Builder for `IcebergSink`."""
 
     def __init__(self, schema: pa.Schema | None) -> None:
         self._schema = schema
@@ -65,40 +65,40 @@ class IcebergSinkBuilder:
         self._target_bytes, self._retention_ms = TARGET_BYTES, RETENTION_MS
 
     def table_loader(self, loader: TableLoader) -> IcebergSinkBuilder:
-        """Which table; every process loads it itself."""
+        """Set the table; every process loads it itself."""
         self._loader = loader
         return self
 
     def equality_field_columns(self, *columns: str) -> IcebergSinkBuilder:
-        """The columns that tell rows apart: the records are then changes, and the last one of each key counts.
+        """Set the key columns: the records are then changes, and the last one of each key counts.
 
-        All changes of a key must come to the same subtask, so key the stream by these columns. A table is changed by
-        writing the files anew that hold keys which change (copy on write).
+        All changes of a key must reach the same subtask, so key the stream by these columns. The sink rewrites the data
+        files that contain changed keys (copy on write).
         """
         self._equality = columns
         return self
 
     def upsert(self, enabled: bool) -> IcebergSinkBuilder:
-        """Whether an insert replaces the row of its key. It always does with equality fields, which it requires."""
+        """Set whether inserts replace rows with the same key. Requires equality fields, which always imply it."""
         self._upserts = enabled
         return self
 
     def overwrite(self, new_overwrite: bool) -> IcebergSinkBuilder:
-        """Whether the rows of a batch take the place of the partitions that they belong to, or of the whole table."""
+        """Set whether the rows of a batch replace the partitions that they belong to, or the whole table."""
         self._overwrites = new_overwrite
         return self
 
     def to_branch(self, branch: str) -> IcebergSinkBuilder:
-        """Which branch; `main` unless set. One that is not there begins empty."""
+        """Set the branch; `main` by default. A new branch starts empty."""
         self._branch = branch
         return self
 
     def create_table(self, *partitioning: str, properties: Mapping[str, str] | None = None) -> IcebergSinkBuilder:
-        """Make the table, and its namespace, where it is not there.
+        """Create the table and its namespace if they are missing.
 
         Args:
             partitioning: `column`, `day(column)`, `bucket(16, column)`, `truncate(8, column)` and so on.
-            properties: of the table.
+            properties: the properties of a new table.
         """
         self._creates = True
         self._partitioning = partitioning
@@ -106,32 +106,33 @@ class IcebergSinkBuilder:
         return self
 
     def schema_evolution(self, enabled: bool) -> IcebergSinkBuilder:
-        """Whether to add columns to the table that it does not have; otherwise they are an error."""
+        """Set whether to add missing columns to the table; otherwise they are an error."""
         self._evolves = enabled
         return self
 
     def target_file_size(self, size_bytes: int) -> IcebergSinkBuilder:
-        """Write a file ahead of a checkpoint when a subtask holds so many bytes of rows; 128 MiB unless set."""
+        """Write a file before the checkpoint when a subtask buffers this many bytes of rows; 128 MiB by default."""
         self._target_bytes = size_bytes
         return self
 
     def ledger_retention(self, time_ms: int) -> IcebergSinkBuilder:
-        """For how long (ms) the table remembers commits at least; 30 days unless set, and longer than savepoints are
-        kept.
+        """Set the minimum time (ms) that the table remembers commits; 30 days by default.
+
+        It must exceed the age of savepoints.
         """
         self._retention_ms = time_ms
         return self
 
     def set_snapshot_property(self, name: str, value: str) -> IcebergSinkBuilder:
-        """Say something in the summary of each snapshot."""
+        """Add an entry to the summary of each snapshot."""
         self._summary[name] = value
         return self
 
     def build(self) -> IcebergSink:
-        """The sink.
+        """Build the sink.
 
         Raises:
-            ConfigurationError: for settings that do not fit together, or without pyiceberg.
+            ConfigurationError: if settings are missing or conflict, or pyiceberg is not installed.
         """
         require_library()
         if self._loader is None:

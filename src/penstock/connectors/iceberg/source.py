@@ -1,4 +1,4 @@
-"""`IcebergSource`: the rows of a table of Iceberg as columns, once, or with all that is appended later."""
+"""`IcebergSource`: reads the rows of an Iceberg table as columns, once or with everything appended later."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ from penstock.core.connector import (
 
 
 class IcebergSource(Source[Any, IcebergSplit]):
-    """Reads a table; made by `builder()`. Records are rows with names.
+    """Reads a table; created with `builder()`. Records are named rows.
 
-    A split is a data file, and a position a number of its rows, which does not change because files do not.
+    A split is a data file, and a position is the number of rows read, which stays valid because files do not change.
     """
 
     def __init__(self, scanned: Scanned) -> None:
@@ -41,17 +41,17 @@ class IcebergSource(Source[Any, IcebergSplit]):
 
     @staticmethod
     def builder() -> IcebergSourceBuilder:
-        """A builder."""
+        """Return a builder."""
         return IcebergSourceBuilder()
 
     @staticmethod
     def for_row_data() -> IcebergSourceBuilder:
-        """A builder, by its name in Iceberg's own connector."""
+        """Return a builder, under the method's name in Iceberg's own connector."""
         return IcebergSourceBuilder()
 
     @property
     def boundedness(self) -> Boundedness:
-        """Bounded, unless it follows the table."""
+        """Bounded, unless the source follows the table."""
         return Boundedness.CONTINUOUS_UNBOUNDED if self.scanned.follows else Boundedness.BOUNDED
 
     def create_enumerator(
@@ -66,7 +66,7 @@ class IcebergSource(Source[Any, IcebergSplit]):
 
 
 class IcebergSourceBuilder:
-    """Builds an `IcebergSource`."""
+    """Builder for `IcebergSource`."""
 
     def __init__(self) -> None:
         self._loader: TableLoader | None = None
@@ -85,25 +85,25 @@ class IcebergSourceBuilder:
         self._skips_overwrites = self._skips_deletes = False
 
     def table_loader(self, loader: TableLoader) -> IcebergSourceBuilder:
-        """Which table; every process loads it itself."""
+        """Set the table; every process loads it itself."""
         self._loader = loader
         return self
 
     def project(self, *columns: str) -> IcebergSourceBuilder:
-        """Which columns; by default all that the table has when the source is built."""
+        """Select columns; by default all that the table has when the source is built."""
         self._columns = columns
         return self
 
     def filters(self, condition: Any) -> IcebergSourceBuilder:
-        """Only rows for which this is true: an expression of pyiceberg, or its text, such as `"id > 3 and day = '1'"`.
+        """Read only rows that match a condition: a pyiceberg expression, or its text, such as `"id > 3 and day = '1'"`.
 
-        Partitions and files in which there are none are not read.
+        Partitions and files without matching rows are not read.
         """
         self._filter = condition
         return self
 
     def limit(self, rows: int) -> IcebergSourceBuilder:
-        """How many rows of each subtask are enough."""
+        """Limit each subtask to this many rows."""
         self._limit = rows
         return self
 
@@ -118,7 +118,7 @@ class IcebergSourceBuilder:
         return self
 
     def branch(self, branch: str) -> IcebergSourceBuilder:
-        """Read, or follow, a branch; `main` unless set."""
+        """Read, or follow, a branch; `main` by default."""
         self._branch = branch
         return self
 
@@ -128,45 +128,45 @@ class IcebergSourceBuilder:
         return self
 
     def streaming(self, streaming: bool) -> IcebergSourceBuilder:
-        """Whether to go on with what is appended; the source then has no end."""
+        """Set whether to continue with appended rows; the source is then unbounded."""
         self._follows = streaming
         return self
 
     def starting_strategy(self, strategy: StreamingStartingStrategy) -> IcebergSourceBuilder:
-        """Where to begin then; with the latest snapshot unless set."""
+        """Set where to start following the table; at the latest snapshot by default."""
         self._strategy = strategy
         return self
 
     def start_snapshot_id(self, snapshot_id: int) -> IcebergSourceBuilder:
-        """The first snapshot, for `INCREMENTAL_FROM_SNAPSHOT_ID`."""
+        """Set the first snapshot, for `INCREMENTAL_FROM_SNAPSHOT_ID`."""
         self._start_snapshot_id = snapshot_id
         return self
 
     def start_snapshot_timestamp(self, timestamp_ms: int) -> IcebergSourceBuilder:
-        """When the first snapshot was made at the earliest (ms), for `INCREMENTAL_FROM_SNAPSHOT_TIMESTAMP`."""
+        """Set the earliest time (ms) of the first snapshot, for `INCREMENTAL_FROM_SNAPSHOT_TIMESTAMP`."""
         self._start_ms = timestamp_ms
         return self
 
     def monitor_interval(self, interval_ms: int) -> IcebergSourceBuilder:
-        """How often to look for new snapshots; every 60 s unless set."""
+        """Set how often to look for new snapshots; every 60 s by default."""
         self._interval_ms = interval_ms
         return self
 
     def skip_overwrite_snapshots(self, skip: bool) -> IcebergSourceBuilder:
-        """Whether to pass over snapshots that replace rows, which otherwise end a job that follows the table."""
+        """Set whether to skip snapshots that replace rows, which otherwise fail a job that follows the table."""
         self._skips_overwrites = skip
         return self
 
     def skip_delete_snapshots(self, skip: bool) -> IcebergSourceBuilder:
-        """Whether to pass over snapshots that remove rows, which otherwise end a job that follows the table."""
+        """Set whether to skip snapshots that remove rows, which otherwise fail a job that follows the table."""
         self._skips_deletes = skip
         return self
 
     def build(self) -> IcebergSource:
-        """The source. Asks the catalog for the columns.
+        """Build the source, after asking the catalog for the columns.
 
         Raises:
-            ConfigurationError: for settings that do not fit together, without a table, or without pyiceberg.
+            ConfigurationError: if settings conflict, the table is missing, or pyiceberg is not installed.
             UnknownNameError: for a column that the table does not have.
             UnsupportedError: for files or types that cannot be read.
         """
@@ -207,10 +207,10 @@ class IcebergSourceBuilder:
 
 
 def checked(scanned: Scanned, branch: str | None, tag: str | None) -> Scanned:
-    """With a branch or a tag.
+    """Check the settings, and return them with a branch or a tag.
 
     Raises:
-        ConfigurationError: for settings that do not fit together.
+        ConfigurationError: if settings are invalid or conflict.
     """
     said = {
         "snapshot_id": scanned.snapshot_id,

@@ -1,4 +1,4 @@
-"""What writers hand to the committer: data files, or changes by key."""
+"""Committables that writers hand to the committer: data files, or changes by key."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ import pyarrow as pa
 from penstock.connectors.iceberg.data_files import StoredFile
 from penstock.connectors.iceberg.ledger import CommitName
 
-#: The column of staged changes that says what each row does.
+#: The boolean column of staged changes that marks deleted rows.
 KIND: Final = "__penstock_kind"
 
 
 @dataclass(frozen=True, slots=True)
 class StagedFiles:
-    """Data files that are written and not in the table yet.
+    """Data files that are written but not in the table yet.
 
     Attributes:
-        name: of the commit.
-        spec_id: of the partitioning by which they were written.
-        files: as plain values.
+        name: the name of the commit.
+        spec_id: the id of the partition spec under which they were written.
+        files: the data files as plain values.
     """
 
     name: CommitName
@@ -31,11 +31,11 @@ class StagedFiles:
 
 @dataclass(frozen=True, slots=True)
 class StagedChanges:
-    """The last change of each key, as columns and with one more that says whether the row is there.
+    """The last change of each key, as columns, with an additional column that marks deleted rows.
 
     Attributes:
-        name: of the commit.
-        message: a stream of Arrow, compressed.
+        name: the name of the commit.
+        message: a compressed Arrow stream.
     """
 
     name: CommitName
@@ -43,7 +43,7 @@ class StagedChanges:
 
     @staticmethod
     def of(name: CommitName, changes: pa.Table) -> StagedChanges:
-        """These changes under a name."""
+        """Encode changes under a name."""
         sink = pa.BufferOutputStream()
         options = pa.ipc.IpcWriteOptions(compression="zstd")
         with pa.ipc.new_stream(sink, changes.schema, options=options) as writer:
@@ -51,7 +51,7 @@ class StagedChanges:
         return StagedChanges(name, sink.getvalue().to_pybytes())
 
     def changes(self) -> pa.Table:
-        """The changes."""
+        """Decode the changes."""
         with pa.ipc.open_stream(self.message) as reader:
             return reader.read_all()
 

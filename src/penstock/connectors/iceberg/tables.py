@@ -1,7 +1,7 @@
-"""Tables that a sink creates, or adds columns to, and what must hold of a table before anything is written.
+"""Creates tables and adds columns for a sink, and checks a table before anything is written.
 
-Every writer sees to this when it begins, and the first one wins: the others find what it has made. A column that the
-table does not have is added only if that is asked for; columns never go, change their names or become narrower.
+Every writer does this when it starts, and the first one wins: the others find its result. A missing column is added
+only on request; columns are never removed, renamed or narrowed.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ _TRANSFORM: Final = re.compile(r"\s*(\w+)\s*(?:\(\s*(?:(\d+)\s*,\s*)?([\w.]+)\s*
 _PLURALS: Final = {"years": "year", "months": "month", "days": "day", "hours": "hour"}
 #: The newest version of the format that pyiceberg writes.
 _WRITTEN_VERSION: Final = 2
-#: How often a writer tries to make what another one makes at the same time.
+#: How often a writer retries a change that another writer makes at the same time.
 _ATTEMPTS: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
 class DeclaredTable:
-    """What a program says of a table.
+    """A table as a program declares it.
 
     Attributes:
-        schema: its columns; those that are not nullable are required.
-        key: the columns that tell its rows apart.
+        schema: its columns; columns that are not nullable are required.
+        key: the key columns.
         partitioning: `column`, `day(column)`, `bucket(16, column)` and so on.
-        properties: of a table that is created.
+        properties: the properties of a new table.
     """
 
     schema: pa.Schema
@@ -49,7 +49,7 @@ class DeclaredTable:
     properties: tuple[tuple[str, str], ...] = ()
 
     def stored_schema(self) -> pa.Schema:
-        """The columns as Iceberg has them. Raises `UnsupportedError` for types that it does not have."""
+        """Return the columns in Iceberg's types; raises `UnsupportedError` for types without a counterpart."""
         required = set(self.key)
         return pa.schema(
             [
@@ -60,10 +60,10 @@ class DeclaredTable:
 
 
 def partition_transform(text: str) -> tuple[str, Transform[object, object]]:
-    """The column and the transform of `day(column)` and the like.
+    """Parse a partition field such as `day(column)` into its column and transform.
 
     Raises:
-        ConfigurationError: for what is none.
+        ConfigurationError: if the text is not a valid partition field.
     """
     from pyiceberg.transforms import IdentityTransform, UnknownTransform, VoidTransform, parse_transform
 
@@ -87,10 +87,10 @@ def partition_transform(text: str) -> tuple[str, Transform[object, object]]:
 def loaded(
     loader: TableLoader, catalog: Catalog, declared: DeclaredTable | None, creates: bool, evolves: bool
 ) -> Table:
-    """The table, made or with more columns if that is asked for.
+    """Load the table, and create it or add columns if requested.
 
     Raises:
-        ConfigurationError: if it is not there, or what is declared does not fit it.
+        ConfigurationError: if the table is missing, or does not fit its declaration.
     """
     from pyiceberg.exceptions import CommitFailedException, NoSuchTableError, TableAlreadyExistsError
 
@@ -100,7 +100,7 @@ def loaded(
                 table = catalog.load_table(loader.identifier)
             except NoSuchTableError:
                 if declared is None or not creates:
-                    return loader.load_table(catalog)  # which says that it is not there
+                    return loader.load_table(catalog)  # raises MissingTableError
                 table = _created(loader, catalog, declared)
             if declared is not None and evolves:
                 table = _evolved(table, declared)
@@ -140,7 +140,7 @@ def _evolved(table: Table, declared: DeclaredTable) -> Table:
 
 
 def arrow_schema(table: Table) -> pa.Schema:
-    """The columns of a table as it is now."""
+    """Return the current columns of a table."""
     from pyiceberg.io.pyarrow import schema_to_pyarrow
 
     found: pa.Schema = schema_to_pyarrow(table.schema(), include_field_ids=False)
@@ -148,11 +148,11 @@ def arrow_schema(table: Table) -> pa.Schema:
 
 
 def check(title: str, table: Table, declared: pa.Schema) -> None:
-    """Raise unless rows with these columns can be written into the table.
+    """Raise unless rows with these columns can be written to the table.
 
     Raises:
-        ConfigurationError: for columns that it does not have so.
-        UnsupportedError: for columns of a type that is not written.
+        ConfigurationError: for missing or incompatible columns.
+        UnsupportedError: for columns of a type that cannot be written.
     """
     there = arrow_schema(table)
     new = [name for name in declared.names if name not in there.names]
@@ -179,17 +179,17 @@ def check(title: str, table: Table, declared: pa.Schema) -> None:
 def check_before_writing(
     loader: TableLoader, declared: DeclaredTable, evolves: bool, replaced_branch: str | None
 ) -> None:
-    """Check, while a statement is planned, that rows can be written into the table. A missing one is left to the job.
+    """Check, while a statement is planned, that rows can be written to the table. A missing table is left to the job.
 
     Args:
-        loader: of the table.
-        declared: the columns that are written.
+        loader: loads the table.
+        declared: the columns to write.
         evolves: whether columns are added to the table.
         replaced_branch: the branch whose rows are replaced; None if rows are only added.
 
     Raises:
-        ConfigurationError: for columns that it does not take.
-        UnsupportedError: for a format that is not written.
+        ConfigurationError: for missing or incompatible columns.
+        UnsupportedError: for a format version that cannot be written, or equality deletes in `replaced_branch`.
     """
 
     def check_table(table: Table) -> None:

@@ -1,4 +1,4 @@
-"""Writers: what a subtask holds and writes before a checkpoint is complete."""
+"""Writers, which buffer and write the rows of a subtask before a checkpoint completes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class _Writer(SinkWriter[Any, Staged]):
-    """Makes columns of the table of what comes."""
+    """Converts records to columns of the table."""
 
     def __init__(self, settings: SinkSettings, context: SinkWriterContext) -> None:
         self.settings = settings
@@ -35,7 +35,7 @@ class _Writer(SinkWriter[Any, Staged]):
         self.table: Table = loaded(settings.loader, self.catalog, settings.declared, settings.creates, settings.evolves)
         self.schema = arrow_schema(self.table)
         declared = settings.declared
-        # Records without names have their fields in the order in which the program declares them.
+        # Records without names have their fields in the order of the declaration.
         self._columns_of = record_columns(self.schema if declared is None else declared.stored_schema())
 
     def write_batch(self, values: list[Any], timestamps: list[int] | None) -> None:
@@ -52,11 +52,11 @@ class _Writer(SinkWriter[Any, Staged]):
         self.add(data.columns, kinds)
 
     def add(self, columns: pa.RecordBatch, kinds: bytes | None) -> None:
-        """Take rows."""
+        """Add rows."""
         raise NotImplementedError
 
     def conformed(self, batches: Sequence[pa.RecordBatch]) -> pa.Table:
-        """Rows as the table has them."""
+        """Return rows in the table's types and order."""
         columns = pa.Table.from_batches(batches)
         unknown = [name for name in columns.schema.names if name not in self.schema.names]
         if unknown:
@@ -72,7 +72,7 @@ class _Writer(SinkWriter[Any, Staged]):
 
 
 def _kinds_of(values: Sequence[Any]) -> bytes | None:
-    """What each record does; None when all are inserts, as records other than rows are."""
+    """Return the row kind of each record; None if all are inserts, as records other than rows always are."""
     if not any(type(value) is Row for value in values):
         return None
     kinds = bytes(value.get_row_kind().value if type(value) is Row else 0 for value in values)
@@ -80,7 +80,7 @@ def _kinds_of(values: Sequence[Any]) -> bytes | None:
 
 
 class AppendWriter(_Writer):
-    """Holds rows until there are enough for a file, or a checkpoint comes, and writes them then."""
+    """Buffers rows, and writes them when there are enough for a file or a checkpoint comes."""
 
     def __init__(self, settings: SinkSettings, context: SinkWriterContext) -> None:
         super().__init__(settings, context)
@@ -123,13 +123,13 @@ class AppendWriter(_Writer):
         return [StagedFiles(self.naming.next(), self.table.metadata.default_spec_id, tuple(files))]
 
     def close(self) -> None:
-        """Remove what was not prepared."""
+        """Remove the files that were not prepared for commit."""
         remove(self.table.io, [file["file_path"] for file in self._files])
         super().close()
 
 
 class ChangesWriter(_Writer):
-    """Holds the changes of rows until a checkpoint comes, which gets the last one of each key."""
+    """Buffers the changes of rows until a checkpoint comes, which gets the last one of each key."""
 
     def __init__(self, settings: SinkSettings, context: SinkWriterContext) -> None:
         super().__init__(settings, context)
@@ -138,7 +138,7 @@ class ChangesWriter(_Writer):
     def add(self, columns: pa.RecordBatch, kinds: bytes | None) -> None:
         """See `_Writer`."""
         does = np.zeros(columns.num_rows, np.uint8) if kinds is None else np.frombuffer(kinds, np.uint8)
-        # A deletion by key has NULL in columns that are required.
+        # A deletion by key has NULL in required columns.
         self._held.append(pa.Table.from_batches([columns]).append_column(KIND, pa.array(is_gone(does), pa.bool_())))
 
     def prepare_commit(self) -> list[Staged]:
@@ -149,5 +149,5 @@ class ChangesWriter(_Writer):
         changes = pa.concat_tables(held, promote_options="default").combine_chunks()
         last = changes.take(last_of_each(changes, self.settings.equality))
         there = last.filter(pa.compute.invert(last.column(KIND))).drop_columns([KIND])
-        self.conformed(there.to_batches() or [pa.RecordBatch.from_pylist([], schema=there.schema)])  # fails here
+        self.conformed(there.to_batches() or [pa.RecordBatch.from_pylist([], schema=there.schema)])  # fail early
         return [StagedChanges.of(self.naming.next(), last)]

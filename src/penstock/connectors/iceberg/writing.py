@@ -1,4 +1,4 @@
-"""Rows as data files, by pyiceberg's own writer: partitioned, with field ids and the metrics of their columns."""
+"""Writes rows as data files with pyiceberg's own writer: partitioned, with field ids and column metrics."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LOG = logging.getLogger("penstock.connectors.iceberg")
 
 
 class FileWriting:
-    """Writes data files of a table, under names that nothing else uses."""
+    """Writes data files of a table, under unique names."""
 
     def __init__(self, metadata: TableMetadata, io: FileIO) -> None:
         self._metadata = metadata
@@ -28,7 +28,7 @@ class FileWriting:
         self._counter = itertools.count()
 
     def write(self, rows: pa.Table) -> list[DataFile]:
-        """Data files of these rows: one a partition, unless one would be larger than the table wants them."""
+        """Write rows to data files: one per partition, unless it would exceed the table's target size."""
         from pyiceberg.io.pyarrow import _dataframe_to_data_files
 
         if not rows.num_rows:
@@ -44,7 +44,7 @@ class FileWriting:
 
 
 def remove(io: FileIO, paths: Iterable[str]) -> None:
-    """Remove files that no table has, as far as that is possible."""
+    """Remove files that are not in the table, as far as possible."""
     for path in paths:
         try:
             io.delete(path)

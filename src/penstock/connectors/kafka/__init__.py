@@ -1,1 +1,1 @@
-"""Sources and sinks of Apache Kafka."""
+"""Sources and sinks for Apache Kafka."""

@@ -1,4 +1,4 @@
-"""Whether brokers are there, as a consumer's callbacks tell."""
+"""Tracks whether brokers are available, from a consumer's callbacks."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ if TYPE_CHECKING:
     from confluent_kafka import KafkaError
 
 
-#: Errors that say that a topic or partition is gone.
+#: Errors that report a missing topic or partition.
 GONE: Final = frozenset({"UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION", "UNKNOWN_TOPIC_ID"})
 
 
 class BrokerWatch:
-    """Notes when all brokers are gone, and when one is back. Its methods are the callbacks of a consumer.
+    """Notes when all brokers are down, and when one is back. Its methods are the callbacks of a consumer.
 
     Args:
-        servers: the brokers, as the log names them.
-        timeout_ms: how long they may be away.
+        servers: the brokers, as they appear in the log.
+        timeout_ms: how long all brokers may be down.
     """
 
     def __init__(self, servers: str, timeout_ms: int) -> None:
@@ -31,18 +31,18 @@ class BrokerWatch:
         self._down_since_ms: int | None = None
         self._reason = ""
         self._refusal: str | None = None
-        #: how often all brokers were gone
+        #: how often all brokers were down
         self.outages = 0
-        #: whether the client has reported that something is gone
+        #: whether the client has reported a missing topic or partition
         self.misses_something = False
 
     @property
     def is_down(self) -> bool:
-        """Whether all brokers are gone."""
+        """Whether all brokers are down."""
         return self._is_down
 
     def on_error(self, error: KafkaError) -> None:
-        """An error of the client as a whole."""
+        """Handle an error of the client as a whole."""
         self._refusal = refusal_of(error) or self._refusal
         if error.name() in GONE:
             self.misses_something = True
@@ -54,12 +54,12 @@ class BrokerWatch:
             LOG.warning("the Kafka client reports: %s (%s)", error.str(), error.name())
 
     def on_statistics(self, text: str) -> None:
-        """The client's state, every second; of use only while brokers are gone."""
+        """Handle the client's state, sent every second; used only while all brokers are down."""
         if self._is_down and any(one.get("state") == "UP" for one in json.loads(text)["brokers"].values()):
             self.saw_broker()
 
     def saw_broker(self) -> None:
-        """A broker has answered."""
+        """Note that a broker has answered."""
         if self._is_down:
             self._is_down = False
             if self._down_since_ms is not None:
@@ -67,10 +67,10 @@ class BrokerWatch:
             self._down_since_ms = None
 
     def check(self, now_ms: int) -> None:
-        """Log that brokers are gone.
+        """Log that all brokers are down.
 
         Raises:
-            OperationError: if they have been gone for too long, or do not take the credentials.
+            OperationError: if they have been down for too long, or reject the credentials.
         """
         if self._refusal is not None:
             raise refused(self._servers, self._refusal)

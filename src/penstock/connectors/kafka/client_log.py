@@ -1,7 +1,7 @@
-"""Where the lines of Kafka's client libraries go: a logger that passes on a kind of line once a minute.
+"""Logging of Kafka's client libraries: a logger passes on each kind of line once a minute.
 
-librdkafka logs each attempt to connect, ten times a second, and aiokafka each second. The connector has its own lines
-for brokers that are away.
+librdkafka logs every attempt to connect, ten times a second, and aiokafka every second. The connector logs unavailable
+brokers itself.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Final
 
-#: How often (s) a line of one kind about one broker is passed on.
+#: The interval (s) between lines of one kind about one broker.
 INTERVAL_S: Final = 60.0
-#: More kinds than this are forgotten together, so that they take no memory.
+#: Above this number all kinds are forgotten together, to bound memory.
 _KINDS_MAX: Final = 1_000
-#: The parts that differ among lines of a kind: the number of the client, and figures such as durations.
+#: The parts that vary among lines of a kind: the number of the client, and figures such as durations.
 _VARYING: Final = re.compile(r"\[rdkafka#[^]]*\]|\([^)]*\)|\d+(?:\.\d+)?(?:ms|s)\b")
 
 
 class RepeatedLines(logging.Filter):
-    """Passes on a line unless one of its kind came within the last minute, and says how many were left out.
+    """Passes on a line unless one of its kind came within the last minute, with the number of suppressed lines.
 
     Args:
-        clock: the time in seconds.
-        thread_name: lines of threads with another name all pass; None to check the lines of all threads.
+        clock: returns the time in seconds.
+        thread_name: filter only the lines of threads with this name; None to filter all lines.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic, thread_name: str | None = None) -> None:
@@ -53,7 +53,7 @@ class RepeatedLines(logging.Filter):
 
 
 def limit_lines(logger_names: Iterable[str], thread_name: str) -> None:
-    """Let loggers of a library pass on a kind of line once a minute, if it is of threads of this name."""
+    """Limit a library's loggers to one line of each kind per minute, for threads with this name."""
     for name in logger_names:
         logger = logging.getLogger(name)
         if not any(isinstance(one, RepeatedLines) for one in logger.filters):
@@ -61,7 +61,7 @@ def limit_lines(logger_names: Iterable[str], thread_name: str) -> None:
 
 
 def client_log(name: str, level: int = logging.NOTSET) -> logging.Logger:
-    """The logger for clients of a kind, below the connector's own."""
+    """Return the logger for a kind of client, below the connector's own."""
     found = logging.getLogger(f"penstock.connectors.kafka.{name}")
     found.setLevel(level)
     if not any(isinstance(one, RepeatedLines) for one in found.filters):

@@ -1,4 +1,4 @@
-"""What a sink asks of a real cluster about transactions, on a thread of its own: see `transactions.Brokers`."""
+"""A sink's requests about transactions to a real cluster, on a dedicated thread; see `transactions.Brokers`."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ T = TypeVar("T")
 
 _log = logging.getLogger("penstock.connectors.kafka")
 
-#: How long (s) an answer is waited for, through elections and restarts of brokers.
+#: How long (s) to wait for an answer, through elections and restarts of brokers.
 PATIENCE_S: Final = 60.0
 RETRY_S: Final = 0.05
 RETRY_MAX_S: Final = 1.0
-#: How long (s) without an answer until a line reports that, and until the next line.
+#: How long (s) without an answer before a line is logged, and between further lines.
 REPORT_S: Final = 2.0
 REPORT_AGAIN_S: Final = 10.0
 REQUEST_MS: Final = 15_000
@@ -55,17 +55,17 @@ FETCH_BYTES: Final = 4 * 1024 * 1024
 FETCH_WAIT_MS: Final = 200
 
 _NOT_FOUND: Final = 105
-#: Answers after which a transaction cannot be committed any more, or was committed before: see `transactions`.
+#: Errors for a transaction that can no longer be committed, or was committed before: see `transactions`.
 _REFUSED: Final = frozenset({47, 48, 49, 59, 90, _NOT_FOUND})
-#: The coordinator or leader is elsewhere, not there yet, or busy.
+#: Errors for a coordinator or leader that is elsewhere, not available yet, or busy.
 _LATER: Final = frozenset({3, 5, 6, 7, 8, 9, 13, 14, 15, 16, 19, 20, 51, 56, 74, 75})
 _OUT_OF_RANGE: Final = 1
 _TYPE_COMMIT: Final = 1
 
-#: The thread that asks, and the loggers that aiokafka uses there.
+#: The thread that sends requests, and the loggers that aiokafka uses there.
 _THREAD: Final = "penstock-kafka-cluster"
 _LOGGERS: Final = ("aiokafka", "aiokafka.client", "aiokafka.cluster", "aiokafka.conn")
-#: What a broker answers to credentials.
+#: The errors with which brokers reject credentials.
 _REFUSALS: Final = (
     kafka_errors.SaslAuthenticationFailed,
     kafka_errors.AuthenticationFailedError,
@@ -76,11 +76,11 @@ _REFUSALS: Final = (
 
 
 class _Later(Exception):
-    """An answer that says: ask again."""
+    """A transient answer: ask again."""
 
 
 def _check(code: int, what: str) -> None:
-    """Raise what an error code calls for."""
+    """Raise the exception for an error code, if any."""
     if code in _LATER:
         raise _Later(f"{what}: {kafka_errors.for_code(code).__name__}")
     if code:
@@ -89,7 +89,7 @@ def _check(code: int, what: str) -> None:
 
 
 class _Loop(asyncio.SelectorEventLoop):
-    """Knows its connections: the client forgets those that brokers have refused, before they are closed."""
+    """Tracks its connections, because the client forgets rejected ones before they are closed."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -102,19 +102,19 @@ class _Loop(asyncio.SelectorEventLoop):
         return transport, protocol
 
     async def end_connections(self) -> None:
-        """Close those that are left, without a word to the brokers."""
+        """Abort the remaining connections, without notifying the brokers."""
         for transport in list(self._connections):
             if isinstance(transport, asyncio.WriteTransport):
                 transport.abort()
-        await asyncio.sleep(0)  # transports close their sockets in the next turn
+        await asyncio.sleep(0)  # transports close their sockets in the loop's next iteration
 
 
 class KafkaCluster:
-    """Asks the brokers of a real cluster.
+    """Sends requests to the brokers of a real cluster.
 
     Args:
-        config: the settings of librdkafka, of which those about the connection count.
-        patience_s: how long an answer is waited for.
+        config: librdkafka's settings; only the connection settings are used.
+        patience_s: how long to wait for an answer.
     """
 
     def __init__(self, config: Mapping[str, Any], patience_s: float = PATIENCE_S) -> None:
@@ -136,7 +136,7 @@ class KafkaCluster:
             self._loop.close()
 
     def list_transactions(self, prefix: str) -> dict[str, str]:
-        """The state of each transactional id that begins so, of those that are open or may begin."""
+        """Return the state of each transactional id with this prefix that is open or may begin a transaction."""
 
         async def ask(client: AIOKafkaClient) -> dict[str, str]:
             await _refresh(client)
@@ -151,7 +151,7 @@ class KafkaCluster:
         return self._try("listing transactions", ask)
 
     def describe(self, transactional_ids: Iterable[str]) -> dict[str, TransactionState]:
-        """What the coordinators know of these; those that they do not know are missing."""
+        """Return the coordinators' states of these ids, omitting unknown ones."""
         wanted = list(transactional_ids)
 
         async def ask(client: AIOKafkaClient) -> dict[str, TransactionState]:
@@ -171,7 +171,7 @@ class KafkaCluster:
         return self._try("describing transactions", ask) if wanted else {}
 
     def end_offset(self, topic: str, partition: int) -> int:
-        """The offset after the last record of a partition."""
+        """Return the offset after the last record of a partition."""
 
         async def ask(client: AIOKafkaClient) -> int:
             answer = await client.send(await _leader(client, topic, partition), EndOffset(topic, partition))
@@ -182,7 +182,7 @@ class KafkaCluster:
         return self._try(f"asking for the end of {topic}-{partition}", ask)
 
     def fence(self, transactional_id: str) -> None:
-        """Abort what is open under an id; whoever uses it cannot go on."""
+        """Abort the open transaction of an id, and fence its producer."""
 
         async def ask(client: AIOKafkaClient) -> None:
             node = await client.coordinator_lookup(CoordinationType.TRANSACTION, transactional_id)
@@ -192,7 +192,7 @@ class KafkaCluster:
         self._try(f"ending the transaction {transactional_id}", ask)
 
     def commit(self, key: ProducerKey) -> bool:
-        """Commit a transaction; False if the coordinator refuses for good."""
+        """Commit a transaction; return False if the coordinator refuses for good."""
 
         async def ask(client: AIOKafkaClient) -> bool:
             node = await client.coordinator_lookup(CoordinationType.TRANSACTION, key.transactional_id)
@@ -206,7 +206,7 @@ class KafkaCluster:
         return self._try(f"committing the transaction {key.transactional_id}", ask)
 
     def find_marker(self, committable: KafkaCommittable) -> bool | None:
-        """Whether the log says committed; None if it does not say."""
+        """Return whether the transaction's marker in the log is a commit; None if the log has no marker."""
         topic, partition = committable.topic, committable.partition
         position = committable.offset
 
@@ -301,7 +301,7 @@ class KafkaCluster:
         return self._client
 
     async def _check_credentials(self) -> None:
-        """Raise if a broker refuses the connection: the client only says that there is none."""
+        """Raise if a broker refuses the connection: the client itself only reports that it could not connect."""
         settings = dict(self._settings)
         for server in settings.pop("bootstrap_servers"):
             host, _, port = server.strip().rpartition(":")
@@ -310,7 +310,7 @@ class KafkaCluster:
             except (*_REFUSALS, ssl.SSLCertVerificationError) as error:
                 raise refused(server, str(error)) from error
             except (kafka_errors.KafkaError, OSError, TimeoutError, ValueError):
-                continue  # it is not there now, or its address is none
+                continue  # the broker is down, or its address is invalid
             connection.close()
 
     async def _disconnect(self) -> None:
@@ -319,7 +319,7 @@ class KafkaCluster:
             await client.close()
 
 
-#: Authentication and authorisation: asking again does not help.
+#: Authentication and authorization errors, which retrying does not resolve.
 _FINAL: Final = frozenset({29, 30, 31, 33, 34, 53, 58})
 
 
@@ -338,7 +338,7 @@ async def _leader(client: AIOKafkaClient, topic: str, partition: int) -> int:
 
 
 def _scan(data: bytes, position: int, key: ProducerKey) -> tuple[int, bool | None]:
-    """Where batches end, and whether the first marker of a producer among them says committed."""
+    """Return the end of the last batch, and whether the producer's first marker is a commit (None without a marker)."""
     records = MemoryRecords(data)
     while records.has_next():
         batch = records.next_batch()
@@ -353,11 +353,11 @@ def _scan(data: bytes, position: int, key: ProducerKey) -> tuple[int, bool | Non
 
 
 def client_settings(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments of aiokafka's client that are librdkafka's settings of the connection.
+    """Return the arguments of aiokafka's client for librdkafka's connection settings.
 
     Raises:
         ConfigurationError: if no broker is named.
-        UnsupportedError: for a way to authenticate that is not supported.
+        UnsupportedError: for unsupported authentication or TLS settings.
     """
     servers = config.get("bootstrap.servers") or config.get("metadata.broker.list")
     if not servers:

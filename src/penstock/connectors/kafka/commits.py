@@ -1,9 +1,9 @@
-"""The offsets of completed checkpoints, committed to the consumer group for others to see.
+"""Commits the offsets of completed checkpoints to the consumer group, for others to see.
 
-Nothing is read back from there: a job goes on from its checkpoints.
+The committed offsets are never read back: a job continues from its checkpoints.
 
-One commit is on its way at a time. The client keeps no order among several: while it still looks for the coordinator of
-the group, or tries again, a later one may overtake, and then the group would stay at the earlier offset.
+One commit is in flight at a time. The client does not order several: while one still looks for the group's coordinator,
+or is retried, a later one may overtake it, and the group would stay at the earlier offset.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from penstock.core.connector import SourceReaderContext
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError, TopicPartition
 
-#: How long a reader that closes waits for its last commit (s): while brokers are there, and while none is.
+#: How long (s) a closing reader waits for its last commit: while brokers are up, and while all are down.
 _SETTLE_S: Final = 10.0
 _SETTLE_DOWN_S: Final = 3.0
-#: How long it waits before it tries again.
+#: How long (s) it waits before a retry.
 _AGAIN_S: Final = 0.5
 
 
 class OffsetCommits:
-    """What to commit for which checkpoint.
+    """Tracks which offsets to commit for which checkpoint.
 
     Args:
-        context: where commits are counted.
+        context: counts commits.
         enabled: whether to commit at all.
     """
 
@@ -39,43 +39,43 @@ class OffsetCommits:
         self._context = context
         self._enabled = enabled
         self._noted: dict[int, dict[KafkaTopicPartition, int]] = {}
-        #: partitions that were read to their stop since the last commit
+        #: partitions that were read to their stop offset since the last commit
         self._finished: dict[KafkaTopicPartition, int] = {}
-        #: of completed checkpoints, and not committed yet
+        #: offsets of completed checkpoints that are not committed yet
         self._wanted: dict[KafkaTopicPartition, int] = {}
-        #: what the broker was asked to commit and has not answered
+        #: offsets of a commit that the broker has not answered yet
         self._sent: dict[KafkaTopicPartition, int] = {}
         self._committed: dict[KafkaTopicPartition, int] = {}
-        #: whether more was wanted while a commit was on its way that has succeeded
+        #: whether more offsets are due, after a commit that has succeeded
         self._is_due = False
 
     @property
     def are_open(self) -> bool:
-        """Whether an answer is waited for."""
+        """Whether a commit is in flight."""
         return bool(self._sent)
 
     def finished(self, split: KafkaPartitionSplit) -> None:
-        """A partition was read to its stop: the next checkpoint commits that."""
+        """Note that a partition was read to its stop offset, which the next checkpoint commits."""
         self._finished[split.partition] = split.position
 
     def note(self, checkpoint_id: int, splits: Sequence[KafkaPartitionSplit]) -> None:
-        """The checkpoint holds these positions."""
+        """Note the positions in a checkpoint."""
         if self._enabled:
             self._noted[checkpoint_id] = {**self._finished, **{one.partition: one.position for one in splits}}
 
     def commit(self, checkpoint_id: int, consumer: Consumer) -> None:
-        """The checkpoint has completed."""
+        """Commit the offsets of a completed checkpoint."""
         if not self._enabled or checkpoint_id not in self._noted:
             return
         offsets = self._noted[checkpoint_id]
         self._noted = {noted: of for noted, of in self._noted.items() if noted > checkpoint_id}
-        # A partition may have been read to its stop since the checkpoint: then the next one commits that.
+        # A partition may have been read to its stop offset since the checkpoint: then the next one commits that.
         self._finished = {one: offset for one, offset in self._finished.items() if offsets.get(one) != offset}
         self._wanted.update(offsets)
         self._send(consumer)
 
     def go_on(self, consumer: Consumer) -> None:
-        """Commit what was wanted meanwhile, if the commit before has succeeded; after each call of the client."""
+        """Commit the offsets that became due during a successful commit; called after each call of the client."""
         if self._is_due:
             self._send(consumer)
 
@@ -97,7 +97,7 @@ class OffsetCommits:
             self._sent = {}
 
     def settle(self, consumer: Consumer, is_down: Callable[[], bool]) -> None:
-        """Wait a moment for the last commit: a consumer that closes sends none that still looks for the group."""
+        """Wait briefly for the last commit: a closing consumer drops a commit that still looks for the coordinator."""
         begin = time.monotonic()
         again = 0.0
         while self._sent or self._wanted:
@@ -112,7 +112,7 @@ class OffsetCommits:
             consumer.poll(0.05)
 
     def on_commit(self, error: KafkaError | None, places: list[TopicPartition]) -> None:
-        """The broker has answered."""
+        """Handle the broker's answer to a commit."""
         sent, self._sent = self._sent, {}
         if error is not None:
             self._fail(error, sent)
@@ -136,7 +136,7 @@ class OffsetCommits:
             del self._wanted[partition]
 
     def _fail(self, error: KafkaError, partitions: Iterable[KafkaTopicPartition]) -> None:
-        """The job goes on: its own checkpoints hold the offsets, and the next one commits later ones."""
+        """Log a failure. The job continues: its checkpoints hold the offsets, and the next one commits later ones."""
         self._context.count("KafkaSourceReader.commitsFailed")
         LOG.warning("offsets could not be committed to the consumer group: %s (%s)", error.str(), error.name())
         if error.name() not in PASSING and not error.retriable():

@@ -24,12 +24,12 @@ IGNORE: Final = "ignore"
 
 
 class KafkaCommitter(Committer[KafkaCommittable]):
-    """Commits transactions; doing so again changes nothing.
+    """Commits transactions; repeating a commit has no effect.
 
     Args:
         brokers: the cluster.
-        names: those of the writers.
-        unknown: what to do about a transaction of which nobody knows how it ended: FAIL or IGNORE.
+        names: the transactional ids of the writers.
+        unknown: how to handle a transaction whose outcome is unknown: FAIL or IGNORE.
     """
 
     def __init__(self, brokers: Brokers, names: TransactionNames, unknown: str = FAIL) -> None:
@@ -38,11 +38,11 @@ class KafkaCommitter(Committer[KafkaCommittable]):
         self._unknown = unknown
 
     def commit(self, committables: Sequence[KafkaCommittable]) -> None:
-        """Commits all in order, some of which may have been committed long ago.
+        """Commit all in order; some may have been committed long ago.
 
         Raises:
             TransactionLostError: if one was aborted.
-            TransactionUnknownError: if nobody knows, and this is not to be ignored.
+            TransactionUnknownError: if the outcome of one is unknown, and this must not be ignored.
         """
         for committable in committables:
             if self._brokers.commit(committable.key):
@@ -84,14 +84,14 @@ class KafkaCommitter(Committer[KafkaCommittable]):
         )
 
     def end_job(self) -> None:
-        """Ends what is left open of this job's runs, none of which counts any more."""
+        """Abort the open transactions of this job's runs, which no longer count."""
         listed = self._brokers.list_transactions(f"{self._names.prefix}-{self._names.job}-")
         for name, state in listed.items():
             if state == ONGOING and self._names.is_of_job(name):
                 self._brokers.fence(name)
 
     def close(self) -> None:
-        """Closes the connections."""
+        """Close the connections."""
         self._brokers.close()
 
 

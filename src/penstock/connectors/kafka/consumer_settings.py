@@ -1,4 +1,4 @@
-"""The properties of a source: some are its own, the others are those of Kafka's consumer in Java or of librdkafka."""
+"""Properties of a source: its own, and the properties of Kafka's Java consumer or of librdkafka."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _UNAVAILABLE_TIMEOUT_MS: Final = 5 * 60_000
 
 #: Names that differ between Java and librdkafka.
 _RENAMED: Final = {"fetch.max.wait.ms": "fetch.wait.max.ms", "request.timeout.ms": "socket.timeout.ms"}
-#: What only a Java client has, and what makes no difference here: batches are as large as the job asks for.
+#: Properties that only a Java client has, or that have no effect here: batches are as large as the job asks for.
 _DROPPED: Final = frozenset(
     {"key.deserializer", "value.deserializer", "max.poll.records", "default.api.timeout.ms", "metric.reporters"}
     | {"register.consumer.metrics", "client.id.prefix"}
 )
-#: What a source sets itself.
+#: Properties that a source sets itself.
 _RESERVED: Final = {
     "enable.partition.eof": "the source needs it to see the end of a partition",
     "partition.assignment.strategy": "the source assigns partitions itself",
@@ -43,8 +43,8 @@ _RESETS: Final = {
     "none": KafkaOffsetResetStrategy.NONE,
     "error": KafkaOffsetResetStrategy.NONE,
 }
-#: What a reader sets unless the properties say otherwise. A client that was ahead of the job does not sleep for a
-#: second, and holds at most 16 MiB of each partition; whether brokers are there is known after a second.
+#: Defaults of a reader. A client that was ahead of the job does not sleep for a second, and buffers at most 16 MiB of
+#: each partition; the availability of brokers is known after a second.
 _DEFAULTS: Final[dict[str, Any]] = {
     "enable.auto.commit": False,
     "isolation.level": "read_uncommitted",
@@ -58,16 +58,16 @@ _GROUPLESS: Final = "penstock-no-group"
 
 @dataclass(frozen=True)
 class ConsumerOptions:
-    """What the properties of a source say.
+    """The options of a source, parsed from its properties.
 
     Attributes:
-        settings: of librdkafka.
+        settings: the settings of librdkafka.
         group_id: the consumer group, if any.
-        discovery_interval_ms: how long between two looks for partitions; None for one look.
-        commits: whether offsets are committed to the group when a checkpoint has completed.
-        unavailable_timeout_ms: how long brokers may be away before the source fails.
-        fails_on_missing: whether a partition that is no longer there fails the job.
-        reset: what to do where an offset is not there any more; None for what the starting offsets say.
+        discovery_interval_ms: the time between partition discoveries; None to discover partitions once.
+        commits: whether offsets are committed to the group when a checkpoint completes.
+        unavailable_timeout_ms: how long brokers may be unavailable before the source fails.
+        fails_on_missing: whether a missing partition fails the job.
+        reset: the strategy for an offset that no longer exists; None to use the strategy of the starting offsets.
     """
 
     settings: Mapping[str, Any]
@@ -80,26 +80,26 @@ class ConsumerOptions:
 
     @property
     def reads_committed(self) -> bool:
-        """Whether records of open and aborted transactions are left out."""
+        """Whether records of open and aborted transactions are skipped."""
         return str(self.settings["isolation.level"]) == "read_committed"
 
     def of_admin(self) -> dict[str, Any]:
-        """The settings for the connection alone."""
+        """Return the connection settings alone."""
         about = ("bootstrap.servers", "security.", "sasl.", "ssl.", "socket.", "client.id", "enable.ssl.", "broker.")
         return {name: value for name, value in self.settings.items() if name.startswith(about)}
 
     def of_consumer(self, subtask_index: int) -> dict[str, Any]:
-        """The settings of a reader's consumer."""
+        """Return the settings of a reader's consumer."""
         client = {"client.id": f"{self.settings['client.id']}-{subtask_index}"} if "client.id" in self.settings else {}
         return {**self.settings, **client, "enable.partition.eof": True, RESET: "error"}
 
 
 def consumer_options(properties: Mapping[str, str], client_id_prefix: str | None, looks_once: bool) -> ConsumerOptions:
-    """What properties say; `looks_once`: unless they say so, new partitions are not looked for.
+    """Parse properties; with `looks_once` new partitions are not discovered unless the properties say so.
 
     Raises:
-        ConfigurationError: for a value that cannot be, or a property that a source sets itself.
-        UnsupportedError: for one that librdkafka has no counterpart of.
+        ConfigurationError: for an invalid value, or a property that a source sets itself.
+        UnsupportedError: for a property without a counterpart in librdkafka.
     """
     remember(properties)
     if not properties.get("bootstrap.servers"):
@@ -141,7 +141,7 @@ def _translated(properties: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _credentials(jaas: str) -> dict[str, str]:
-    """User and password of a JAAS line, which never appears in an error."""
+    """Return the user and password of a JAAS line, which never appears in an error."""
     found = dict(re.findall(r'\b(username|password)\s*=\s*"([^"]*)"', jaas))
     if len(found) != 2:
         raise UnsupportedError(

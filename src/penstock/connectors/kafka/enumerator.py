@@ -1,7 +1,7 @@
-"""Finds the partitions of a source, says where each begins and ends, and gives them to readers.
+"""Discovers the partitions of a source, determines where each starts and stops, and assigns them to readers.
 
-A partition goes to the reader that Flink's rule names, once that reader has said that it is there. Offsets are resolved
-to numbers when a partition is found, and never again: a source that restarts reads what it would have read.
+A partition goes to the reader that Flink's rule names, once that reader has registered. Offsets are resolved to numbers
+when a partition is discovered, and never again, so that a source that restarts reads the same records.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ WHAT = "the Kafka source"
 
 @dataclass(frozen=True)
 class ReadingPlan:
-    """What to read, from where, to where; None as `stopping` for ever."""
+    """The partitions to read, and their start and stop offsets; without `stopping` they are read without end."""
 
     subscription: Subscription
     starting: KafkaOffsetsInitializer
@@ -33,7 +33,7 @@ class ReadingPlan:
 
 
 class KafkaEnumeratorState(TypedDict):
-    """What an enumerator needs in order to go on: splits not assigned, and all partitions that it has found."""
+    """The state of an enumerator: unassigned splits, and all discovered partitions."""
 
     pending: list[KafkaPartitionSplit]
     known: list[KafkaTopicPartition]
@@ -47,12 +47,12 @@ class _Found:
 
 
 class KafkaEnumerator(SplitEnumerator[KafkaPartitionSplit]):
-    """See the module's text.
+    """See the module docstring.
 
     Args:
-        plan: what to read.
-        context: what hosts the enumerator.
-        restored: the state from which to go on.
+        plan: the partitions and offsets to read.
+        context: the context of the enumerator.
+        restored: the state to resume from.
     """
 
     def __init__(
@@ -69,36 +69,36 @@ class KafkaEnumerator(SplitEnumerator[KafkaPartitionSplit]):
         self._pending: list[KafkaPartitionSplit] = list(restored["pending"]) if restored else []
         self._known: set[KafkaTopicPartition] = set(restored["known"]) if restored else set()
         self._has_looked = restored is not None and restored["has_looked"]
-        self._is_settled = False  # whether this run has looked
+        self._is_settled = False  # whether discovery has run since the start
         self._missing: set[KafkaTopicPartition] = set()
         self._readers: set[int] = set()
         self._told: set[int] = set()
         self._closed = False
 
     def start(self) -> None:
-        """Looks for partitions, unless one look is enough and was taken before."""
+        """Discover partitions, unless one discovery is enough and has already run."""
         if self._has_looked and self._plan.options.discovery_interval_ms is None:
             self._is_settled = True
         else:
             self._look_after(0)
 
     def handle_split_request(self, subtask_index: int) -> None:
-        """The reader is there: it gets all that is its own, now and later."""
+        """Register a reader, which gets its splits now and later."""
         self._readers.add(subtask_index)
         self._assign()
 
     def add_splits_back(self, splits: Sequence[KafkaPartitionSplit], subtask_index: int) -> None:
-        """Keeps the splits for the reader, which asks again."""
+        """Keep the splits for the reader, which asks again."""
         self._readers.discard(subtask_index)
         self._told.discard(subtask_index)
         self._pending += splits
 
     def snapshot_state(self, checkpoint_id: int) -> KafkaEnumeratorState:
-        """What is pending and what was found."""
+        """Return the pending splits and the discovered partitions."""
         return KafkaEnumeratorState(pending=list(self._pending), known=sorted(self._known), has_looked=self._has_looked)
 
     def close(self) -> None:
-        """Ends a look that waits for brokers."""
+        """Stop a discovery that waits for brokers."""
         self._closed = True
 
     def _look_after(self, delay_ms: int) -> None:
@@ -106,13 +106,13 @@ class KafkaEnumerator(SplitEnumerator[KafkaPartitionSplit]):
         self._context.call_async(lambda: self._look(known, is_first), self._take, delay_ms)
 
     def _look(self, known: frozenset[KafkaTopicPartition], is_first: bool) -> _Found:
-        """Runs in the background, so it touches no state that changes."""
+        """Discover partitions. Runs in the background, so it touches no mutable state."""
         plan = self._plan
 
         def ask() -> _Found:
             partitions = plan.subscription.partitions(self._metadata)
             new = sorted(partitions - known)
-            # A partition that turns up later is new: its first record belongs to the stream.
+            # A partition discovered later is new: its first record belongs to the stream.
             starting = plan.starting if is_first else KafkaOffsetsInitializer.earliest()
             starts = starting.resolve(new, self._metadata)
             stops = {} if plan.stopping is None else plan.stopping.resolve(new, self._metadata)

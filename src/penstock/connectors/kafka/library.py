@@ -1,4 +1,4 @@
-"""The client library, which is an extra: imported where it is used, with a sentence where it is missing."""
+"""The optional client library: imported on use, with a clear error if it is missing."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError
     from confluent_kafka.admin import AdminClient
 
-#: Errors that pass, by librdkafka's names: brokers come back, elect a leader, or agree on a coordinator.
+#: Transient errors, by librdkafka's names: brokers come back, elect a leader, or agree on a coordinator.
 PASSING: Final = frozenset(
     {"_TRANSPORT", "_ALL_BROKERS_DOWN", "_RESOLVE", "_TIMED_OUT", "_TIMED_OUT_QUEUE", "_WAIT_COORD"}
     | {"NOT_LEADER_FOR_PARTITION", "LEADER_NOT_AVAILABLE", "FENCED_LEADER_EPOCH", "UNKNOWN_LEADER_EPOCH"}
     | {"NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE", "COORDINATOR_LOAD_IN_PROGRESS", "REQUEST_TIMED_OUT"}
 )
 LOG: Final = logging.getLogger("penstock.connectors.kafka")
-#: Lines of librdkafka's own.
+#: The logger for librdkafka's own lines.
 CLIENT_LOG: Final = client_log("client")
 
 
 def require_library() -> None:
-    """Check that the library is there; raises `ConfigurationError` if not."""
+    """Check that the library is installed; raises `ConfigurationError` if not."""
     require("confluent_kafka", "Kafka", "confluent-kafka", "kafka")
 
 
 def require_protocol() -> None:
-    """Check that the library is there that has the requests of Kafka's protocol; errors as for `require_library`."""
+    """Check that the library for Kafka's protocol requests is installed; raises as `require_library`."""
     require("aiokafka", "DeliveryGuarantee.EXACTLY_ONCE of a Kafka sink", "aiokafka", "kafka")
 
 
 def refusal_of(error: KafkaError) -> str | None:
-    """What a broker says of credentials that it does not take; None for other errors, of which most pass."""
+    """Return why the credentials or a certificate were rejected; None for other errors, most of them transient."""
     text = error.str()
     if error.name() == "_AUTHENTICATION" and "disconnected" not in text.lower():
         return text
@@ -45,7 +45,7 @@ def refusal_of(error: KafkaError) -> str | None:
 
 
 def refused(servers: object, reason: str) -> OperationError:
-    """The error for brokers that do not take the credentials, or whose certificate the client does not take."""
+    """Return the error for brokers that reject the credentials, or whose certificate the client rejects."""
     return OperationError(
         f"the Kafka brokers of {servers} refuse the connection: {reason}. Check the properties security.protocol, "
         "sasl.* and ssl.*"
@@ -53,7 +53,7 @@ def refused(servers: object, reason: str) -> OperationError:
 
 
 def make_consumer(settings: Mapping[str, Any]) -> Consumer:
-    """A consumer.
+    """Return a new consumer.
 
     Raises:
         ConfigurationError: if librdkafka does not know a setting, or the library is missing.
@@ -68,7 +68,7 @@ def make_consumer(settings: Mapping[str, Any]) -> Consumer:
 
 
 def make_admin(settings: Mapping[str, Any]) -> AdminClient:
-    """A client for questions about topics, offsets and groups; errors as for `make_consumer`."""
+    """Return a client for requests about topics, offsets and groups; raises as `make_consumer`."""
     require_library()
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import AdminClient

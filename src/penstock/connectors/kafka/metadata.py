@@ -1,4 +1,4 @@
-"""What an enumerator asks the brokers, and how it lives with brokers that do not answer."""
+"""An enumerator's requests to the brokers, with retries while brokers do not answer."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _REQUEST_S: Final = 10.0
-#: The same for the first question, so that a wrong address is reported soon.
+#: The timeout of the first request, short so that a wrong address is reported soon.
 _FIRST_REQUEST_S: Final = 2.0
 _RETRY_S: Final = 0.5
-#: A topic that was described, but that the broker asked next does not know yet.
+#: Includes a topic that was described, but that the broker asked next does not know yet.
 _PASSING: Final = PASSING | {"UNKNOWN_TOPIC_OR_PART"}
 
 
@@ -29,9 +29,9 @@ class KafkaMetadata:
     """Topics and offsets, as the brokers know them. Its calls wait for answers.
 
     Args:
-        settings: of librdkafka, for the connection.
-        group_id: whose committed offsets are asked for; None for none.
-        read_committed: whether the end of a partition is where its first open transaction begins.
+        settings: librdkafka's connection settings.
+        group_id: the group whose committed offsets are requested, if any.
+        read_committed: whether a partition ends where its first open transaction begins.
         patience_ms: how long brokers may be silent; no request waits longer.
     """
 
@@ -64,26 +64,26 @@ class KafkaMetadata:
 
     @property
     def reason(self) -> str | None:
-        """Why no connection was made, if that was the last error; `refusal` looks for it."""
+        """Why the last connection failed, if the last error was about that; `refusal` updates it."""
         return self._reason
 
     def was_asked(self, has_answer: bool) -> None:
-        """The first question is over: from now on an answer may take longer."""
+        """Note that the first request is over; later ones may take longer."""
         self._was_asked = True
         if has_answer:
             self._reason = None
 
     def refusal(self) -> str | None:
-        """What brokers say of the credentials, if they do not take them: the answers themselves say nothing of it."""
+        """Return why brokers reject the credentials, if they do; the answers themselves do not contain the reason."""
         self._client.poll(0)
         return self._refusal
 
     def topic_names(self) -> Collection[str]:
-        """All topics that are not Kafka's own."""
+        """Return all topics except Kafka's internal ones."""
         return [name for name in self._client.list_topics(timeout=self._request_s).topics if not name.startswith("__")]
 
     def partition_counts(self, topics: Collection[str]) -> Mapping[str, int]:
-        """How many partitions each topic has; topics that do not exist are left out."""
+        """Return the number of partitions of each topic, omitting topics that do not exist."""
         from confluent_kafka import KafkaError, KafkaException, TopicCollection
 
         counts: dict[str, int] = {}
@@ -99,20 +99,20 @@ class KafkaMetadata:
         return counts
 
     def earliest(self, partitions: Collection[KafkaTopicPartition]) -> Offsets:
-        """The first offset of each partition."""
+        """Return the first offset of each partition."""
         return self._offsets(partitions, lambda spec: spec.earliest())
 
     def latest(self, partitions: Collection[KafkaTopicPartition]) -> Offsets:
-        """The end of each partition."""
+        """Return the end offset of each partition."""
         return self._offsets(partitions, lambda spec: spec.latest())
 
     def at(self, timestamp_ms: int, partitions: Collection[KafkaTopicPartition]) -> Offsets:
-        """The first record from that time on, where there is one."""
+        """Return the offset of the first record at or after a time, for partitions that have one."""
         found = self._offsets(partitions, lambda spec: spec.for_timestamp(timestamp_ms))
         return {partition: offset for partition, offset in found.items() if offset >= 0}
 
     def committed(self, partitions: Collection[KafkaTopicPartition]) -> Offsets:
-        """What the group has committed."""
+        """Return the committed offsets of the group."""
         from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 
         if self._group_id is None or not partitions:
@@ -147,11 +147,11 @@ def ask_patiently(
     is_closed: Callable[[], bool],
     metadata: KafkaMetadata,
 ) -> T:
-    """Call `ask`, which asks `metadata`, again and again until brokers answer; returns the answer.
+    """Call `ask`, which queries `metadata`, until brokers answer; returns the answer.
 
     Raises:
-        ConfigurationError: if they do not take the credentials.
-        OperationError: if they do not answer for `patience_ms`, or say no.
+        ConfigurationError: if brokers reject the credentials.
+        OperationError: if brokers do not answer for `patience_ms`, or refuse.
     """
     from confluent_kafka import KafkaException
 

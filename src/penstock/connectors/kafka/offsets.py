@@ -1,4 +1,4 @@
-"""Where to begin in each partition, and where to stop."""
+"""Where to start in each partition, and where to stop."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Offsets = dict[KafkaTopicPartition, int]
 
 
 class KafkaOffsetResetStrategy(enum.Enum):
-    """What to do where an offset is not there: none was committed, or its record was deleted."""
+    """The strategy for a missing offset: none was committed, or its record was deleted."""
 
     LATEST = 0
     """Go on at the end of the partition."""
@@ -27,22 +27,22 @@ class KafkaOffsetResetStrategy(enum.Enum):
 
 
 class OffsetLookup(Protocol):
-    """What brokers know about offsets."""
+    """Queries the brokers for offsets."""
 
     def earliest(self, partitions: Collection[KafkaTopicPartition]) -> Offsets:
-        """The first offset of each partition."""
+        """Return the first offset of each partition."""
         ...
 
     def latest(self, partitions: Collection[KafkaTopicPartition]) -> Offsets:
-        """The offset of the next record of each partition; with `read_committed` that of the first open transaction."""
+        """Return the offset of each partition's next record; with `read_committed`, of its first open transaction."""
         ...
 
     def at(self, timestamp_ms: int, partitions: Collection[KafkaTopicPartition]) -> Offsets:
-        """The offset of the first record from that time on, for partitions that have one."""
+        """Return the offset of the first record at or after a time, for partitions that have one."""
         ...
 
     def committed(self, partitions: Collection[KafkaTopicPartition]) -> Offsets:
-        """The offset that the group has committed, for partitions where it has."""
+        """Return the committed offsets of the group, for partitions that have one."""
         ...
 
 
@@ -56,10 +56,10 @@ class _Kind(enum.Enum):
 
 @dataclass(frozen=True)
 class KafkaOffsetsInitializer:
-    """Where a source begins to read each partition, or stops; made by one of the static methods.
+    """Where a source starts to read each partition, or stops; created by one of the static methods.
 
     Attributes:
-        reset: what to do where an offset is not there.
+        reset: the strategy for a missing offset.
     """
 
     _kind: _Kind
@@ -71,16 +71,16 @@ class KafkaOffsetsInitializer:
     def committed_offsets(
         offset_reset_strategy: KafkaOffsetResetStrategy = KafkaOffsetResetStrategy.NONE,
     ) -> KafkaOffsetsInitializer:
-        """The offsets that the consumer group has committed.
+        """Use the offsets that the consumer group has committed.
 
         Args:
-            offset_reset_strategy: what to do for a partition without a committed offset; unless given, the job fails.
+            offset_reset_strategy: the strategy for a partition without a committed offset; by default the job fails.
         """
         return KafkaOffsetsInitializer(_Kind.COMMITTED, _strategy(offset_reset_strategy))
 
     @staticmethod
     def timestamp(timestamp: int) -> KafkaOffsetsInitializer:
-        """The first record of each partition from this time (ms) on; its end, where there is none.
+        """Use the first record of each partition at or after this time (ms), or else the partition's end.
 
         Raises:
             ConfigurationError: if the time is negative.
@@ -91,12 +91,12 @@ class KafkaOffsetsInitializer:
 
     @staticmethod
     def earliest() -> KafkaOffsetsInitializer:
-        """The first record of each partition."""
+        """Use the first record of each partition."""
         return KafkaOffsetsInitializer(_Kind.EARLIEST, KafkaOffsetResetStrategy.EARLIEST)
 
     @staticmethod
     def latest() -> KafkaOffsetsInitializer:
-        """The end of each partition, as it is when the source looks."""
+        """Use the end of each partition at the time of its discovery."""
         return KafkaOffsetsInitializer(_Kind.LATEST, KafkaOffsetResetStrategy.LATEST)
 
     @staticmethod
@@ -104,11 +104,11 @@ class KafkaOffsetsInitializer:
         offsets: Mapping[KafkaTopicPartition, int],
         offset_reset_strategy: KafkaOffsetResetStrategy = KafkaOffsetResetStrategy.EARLIEST,
     ) -> KafkaOffsetsInitializer:
-        """These offsets. A partition that is not among them begins where its group has committed.
+        """Use these offsets. Other partitions start at the offset that their group has committed.
 
         Args:
-            offsets: by partition.
-            offset_reset_strategy: what to do for a partition that has neither, or no record at its offset.
+            offsets: the offset of each partition.
+            offset_reset_strategy: the strategy for a partition that has neither, or no record at its offset.
 
         Raises:
             ConfigurationError: if an offset is negative.
@@ -120,14 +120,14 @@ class KafkaOffsetsInitializer:
 
     @property
     def needs_group(self) -> bool:
-        """Whether it asks for what a group has committed, and nothing else will do."""
+        """Whether committed offsets of a group are required."""
         return self._kind is _Kind.COMMITTED
 
     def resolve(self, partitions: Iterable[KafkaTopicPartition], lookup: OffsetLookup) -> Offsets:
-        """The offset of each partition.
+        """Return the offset of each partition.
 
         Raises:
-            OperationError: if one has none, and the strategy is to fail.
+            OperationError: if a partition has none, and the strategy is to fail.
         """
         wanted = list(partitions)
         if not wanted or self._kind is _Kind.EARLIEST:

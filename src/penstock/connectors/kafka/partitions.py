@@ -1,4 +1,4 @@
-"""Partitions of topics, the splits that read them, and which reader a split goes to."""
+"""Topic partitions, their splits, and the assignment of splits to readers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class KafkaTopicPartition:
 
 @dataclass(frozen=True, slots=True)
 class KafkaPartitionSplit:
-    """A partition to read from an offset, up to and without `stop`; None to read it for ever."""
+    """A partition to read from an offset up to, but excluding, `stop`; None to read it without end."""
 
     partition: KafkaTopicPartition
     position: int
@@ -45,7 +45,7 @@ class KafkaPartitionSplit:
 
 
 def reader_of(partition: KafkaTopicPartition, parallelism: int) -> int:
-    """The reader that a partition goes to, by Flink's rule: those of a topic go round, from a reader of its name's."""
+    """Return the reader of a partition by Flink's rule: round-robin per topic, starting at the hash of its name."""
     start = (_java_hash(partition.topic) * 31 & 0x7FFFFFFF) % parallelism
     return (start + partition.partition) % parallelism
 

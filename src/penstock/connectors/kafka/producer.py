@@ -1,4 +1,4 @@
-"""librdkafka's producer as a sink uses it: by batches, with back-pressure, and with every failed delivery an error."""
+"""librdkafka's producer for sinks: sends batches, applies back-pressure, treats every failed delivery as an error."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from penstock.connectors.kafka.library import refusal_of, refused
 from penstock.connectors.kafka.record_schema import Messages
 from penstock.connectors.kafka.transactions import TransactionEndedError
 
-#: How long (s) one look at the queue of librdkafka takes at most.
+#: The maximum duration (s) of one poll of librdkafka's queue.
 POLL_S: Final = 0.5
 INIT_S: Final = 60.0
 ABORT_S: Final = 5.0
 METADATA_S: Final = 30.0
-#: How long to wait for the reason why a transaction takes no more messages; it comes with the report of a message.
+#: How long (s) to wait for the reason why a transaction accepts no more messages; a delivery report contains it.
 REASON_S: Final = 5.0
-#: How many reasons an error has.
+#: The maximum number of reasons in an error.
 _REASONS: Final = 3
 NO_PARTITION: Final = -1
 
@@ -34,11 +34,11 @@ _client_log = client_log("librdkafka", logging.ERROR)
 
 
 class DeliveryError(OperationError):
-    """Kafka did not take a message."""
+    """Kafka did not accept a message."""
 
 
 class MessageProducer:
-    """Sends messages and waits for them.
+    """Sends messages and waits for their delivery.
 
     Args:
         config: the settings of librdkafka.
@@ -66,11 +66,11 @@ class MessageProducer:
             raise ConfigurationError(f"a setting of the Kafka sink is wrong: {_text(error)}") from error
 
     def send(self, messages: Messages) -> None:
-        """Hand messages over in order; waits while the queue is full.
+        """Send messages in order, waiting while the queue is full.
 
         Raises:
-            DeliveryError: if Kafka did not take this message or an earlier one.
-        OperationError: if the brokers refuse the connection.
+            DeliveryError: if Kafka did not accept one of these messages or an earlier one.
+            OperationError: if the brokers refuse the connection.
         """
         position, count = 0, len(messages)
         while position < count:
@@ -79,7 +79,7 @@ class MessageProducer:
             self.check()
 
     def _send_from(self, messages: Messages, position: int) -> int:
-        """Sends until the queue is full; returns how far it came."""
+        """Send messages until the queue is full; returns the position reached."""
         produce, topic = self._producer.produce, messages.topics
         values, keys = messages.values, messages.keys
         has_more = (messages.timestamps, messages.headers, messages.partitions) != (None, None, None)
@@ -95,14 +95,14 @@ class MessageProducer:
                     produce(topic, value, key)
                     position += 1
         except BufferError:
-            pass  # the caller waits, and goes on from here
+            pass  # the caller waits, and continues from here
         except KafkaException as error:
             self._await_reason(error)
             raise self._failure(f"message {position + 1} of a batch: {_text(error)}") from error
         return position
 
     def _await_reason(self, error: KafkaException) -> None:
-        """Raise the broker's reason if a transaction takes no more messages: the error itself does not have it."""
+        """Raise the broker's reason if a transaction accepts no more messages: the error itself lacks it."""
         if error.args[0].code() != KafkaError._STATE:
             return
         until = time.monotonic() + REASON_S
@@ -119,7 +119,7 @@ class MessageProducer:
         headers = messages.headers or [None] * count
         for i in range(position, count):
             try:
-                # librdkafka takes 0 for the present time; a time before 1970 cannot be said.
+                # librdkafka treats 0 as the current time; times before 1970 cannot be represented.
                 time, of_message = max(times[i], 0), headers[i]
                 if of_message:
                     produce(
@@ -132,17 +132,17 @@ class MessageProducer:
         return count
 
     def flush(self) -> None:
-        """Wait until Kafka has taken all messages.
+        """Wait until Kafka has accepted all messages.
 
         Raises:
-            DeliveryError: if it did not take one. librdkafka gives up after `delivery.timeout.ms`.
+            DeliveryError: if it did not accept one. librdkafka gives up after `delivery.timeout.ms`.
         """
         while self._serve(self._producer.flush, POLL_S):
             self.check()
         self.check()
 
     def _serve(self, call: Callable[[float], int], patience_s: float) -> int:
-        """Let the library call back; a fatal error counts as a failure."""
+        """Let the library run callbacks; a fatal error counts as a failure."""
         try:
             return call(patience_s)
         except KafkaException as error:
@@ -154,14 +154,14 @@ class MessageProducer:
         return 0
 
     def check(self) -> None:
-        """Raise if a message was not taken, or will not be, because the brokers refuse the connection."""
+        """Raise if a message was not accepted, or will not be, because the brokers refuse the connection."""
         if self._refusal is not None:
             raise refused(self._servers, self._refusal)
         if self._failures:
             raise self._failure("; ".join(self._failures))
 
     def partitions_of(self, topic: str) -> int:
-        """How many partitions a topic has."""
+        """Return the number of partitions of a topic."""
         try:
             found = self._producer.list_topics(topic, METADATA_S).topics[topic]
         except KafkaException as error:
@@ -173,12 +173,12 @@ class MessageProducer:
         return len(found.partitions)
 
     def leave(self) -> None:
-        """Forget what was not sent, and close the connections. A transaction stays as it is.
+        """Discard unsent messages, and close the connections. An open transaction stays open.
 
-        The library's producer and this object hold each other: without this, its threads would go on until the garbage
-        is collected.
+        The library's producer and this object reference each other: without this, its threads would run until garbage
+        collection.
         """
-        producer = self.__dict__.pop("_producer", None)  # close may come twice
+        producer = self.__dict__.pop("_producer", None)  # close may be called twice
         if producer is not None:
             producer.purge()
 
@@ -186,19 +186,19 @@ class MessageProducer:
         return DeliveryError(f"the Kafka sink could not deliver {self.failed or 1} or more messages: {what}")
 
     def _on_error(self, error: KafkaError) -> None:
-        """An error of the client as a whole; those that pass, it sees to itself."""
+        """Note that a broker refuses the connection; the client handles transient errors itself."""
         self._refusal = refusal_of(error) or self._refusal
 
     def _on_delivery(self, error: KafkaError, message: Any) -> None:
         try:
             len(())
-        except SystemError as pending:  # the library calls back although it has just raised a fatal error
+        except SystemError as pending:  # the library runs callbacks even though it has just raised a fatal error
             self._failures.append(str(pending.__cause__ or "a fatal error"))
         self.failed += 1
         partition = message.partition()
         where = "" if partition is None or partition < 0 else f", partition {partition}"
         reason = f"topic {message.topic()}{where}: {error.str()}"
-        # Messages that are dropped because of an earlier one only have an error of the client.
+        # Messages dropped because of an earlier one carry only a client error.
         if error.code() > 0 and not self._has_broker_reason:
             self._has_broker_reason = True
             self._failures.insert(0, reason)
@@ -208,9 +208,9 @@ class MessageProducer:
 
 
 class TransactionProducer(MessageProducer):
-    """A producer for one transaction: made, begun, flushed, and then left alone or aborted.
+    """A producer for one transaction: created, begun, flushed, and then left open or aborted.
 
-    It takes its transactional id over in the background, as soon as it is made.
+    It takes over its transactional id in the background, starting at construction.
 
     Args:
         config: the settings of librdkafka.
@@ -235,8 +235,9 @@ class TransactionProducer(MessageProducer):
         """Begin the transaction.
 
         Raises:
-            ConfigurationError: if the brokers do not allow the time-out.
-            TransactionEndedError: if the id could not be taken over, or somebody else has taken it since.
+            ConfigurationError: if the brokers do not allow the timeout.
+            OperationError: if the id could not be taken over.
+            TransactionEndedError: if the transaction cannot begin, because another producer has taken over the id.
         """
         self._init.join()
         error = self._init_error
@@ -257,7 +258,7 @@ class TransactionProducer(MessageProducer):
             raise TransactionEndedError(f"{self.transactional_id} cannot begin: {_text(failure)}") from failure
 
     def abort(self) -> None:
-        """End the transaction so that nothing of it is ever seen; what fails here, the next attempt does."""
+        """Abort the transaction, so that its records are never visible; if this fails, the next attempt does it."""
         self._init.join()
         if self._init_error is None:
             try:

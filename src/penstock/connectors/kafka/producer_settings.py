@@ -1,4 +1,4 @@
-"""The properties of Kafka's producer in Java as settings of librdkafka."""
+"""Translates the properties of Kafka's Java producer to settings of librdkafka."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from penstock.base.secrets import remember
 
 TIMEOUT: Final = "transaction.timeout.ms"
 
-#: Names that differ.
+#: Java's names, and librdkafka's.
 _RENAMED: Final = {"max.request.size": "message.max.bytes", "connections.max.idle.ms": "connections.max.idle.ms"}
-#: What only a Java client has, and what makes no difference here.
+#: Properties that only a Java client has, or that have no effect here.
 _DROPPED: Final = frozenset({"key.serializer", "value.serializer", "max.block.ms", "metric.reporters"})
-#: What a sink sets itself.
+#: Properties that a sink rejects, with the reason.
 _RESERVED: Final = {
     "transactional.id": "the sink names its transactions itself: set_transactional_id_prefix",
     "isolation.level": "it is a property of consumers",
     "on_delivery": "the sink waits for deliveries itself",
     "delivery.report.only.error": "the sink waits for deliveries itself",
 }
-#: Java's clients and these put a key into the same partition.
+#: Puts a key into the same partition as Java's clients do.
 _PARTITIONER: Final = "murmur2_random"
 
 
 def producer_settings(properties: Mapping[str, str]) -> dict[str, Any]:
-    """The settings of librdkafka's producer.
+    """Return the settings of librdkafka's producer.
 
     Raises:
         ConfigurationError: for a property that a sink sets itself.
-        UnsupportedError: for one that librdkafka has no counterpart of.
+        UnsupportedError: for a property without a counterpart in librdkafka.
     """
     remember(properties)
     settings: dict[str, Any] = {"partitioner": _PARTITIONER, "enable.idempotence": True, "linger.ms": 5}
@@ -56,7 +56,7 @@ def producer_settings(properties: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _credentials(jaas: str) -> dict[str, str]:
-    """User and password of a JAAS line, which never appears in an error."""
+    """Return the user and password of a JAAS line, which never appears in an error."""
     found = dict(re.findall(r'\b(username|password)\s*=\s*"([^"]*)"', jaas))
     if len(found) != 2:
         raise UnsupportedError(

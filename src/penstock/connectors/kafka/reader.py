@@ -1,11 +1,11 @@
 """Reads partitions with one consumer, batch by batch.
 
-The consumer is given its partitions by `assign`; it joins no group. Offsets are in the job's checkpoints. When one has
-completed they are committed to the group too, for others to see.
+The consumer gets its partitions by `assign`; it joins no group. Offsets are in the job's checkpoints. When a checkpoint
+completes they are also committed to the group, for others to see.
 
-librdkafka fetches ahead on threads of its own, so a poll takes what is there and never waits. What one call returns is
-of several partitions; it is cut into runs of one partition each, and handed out run by run, because each partition has
-a watermark of its own.
+librdkafka prefetches on its own threads, so a poll takes the available records and never waits. The records of one call
+come from several partitions; they are split into runs of one partition each and emitted run by run, because each
+partition has its own watermark.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ if TYPE_CHECKING:
 
 
 def _origin(partition: str, offsets: Sequence[int], places: Sequence[int] | None) -> Callable[[int], str]:
-    """Says from which message a record of a batch is; it does not hold on to the messages. `places`: of each record."""
+    """Return a function that names a record's message without retaining it. `places`: the message index per record."""
     return lambda index: f"{partition}, offset {offsets[index if places is None else places[index]]}"
 
 
 class KafkaReader(SourceReader[Any, KafkaPartitionSplit]):
-    """See the module's text.
+    """See the module docstring.
 
     Args:
-        context: the task.
-        options: what the properties say.
-        reset: what to do where an offset is not there any more.
-        schema: makes records of messages.
+        context: the context of the task.
+        options: the options of the source.
+        reset: the strategy for an offset that no longer exists.
+        schema: deserializes messages.
     """
 
     def __init__(
@@ -65,9 +65,9 @@ class KafkaReader(SourceReader[Any, KafkaPartitionSplit]):
         self._schema = schema
         self._readings: dict[KafkaTopicPartition, Reading] = {}
         self._fetched: deque[KafkaRecords] = deque()
-        #: what was fetched of partitions that are paused, by partition
+        #: fetched records of paused partitions, by partition
         self._parked: dict[KafkaTopicPartition, list[KafkaRecords]] = {}
-        #: partitions whose last records were handed out by the last poll
+        #: partitions whose last records were emitted by the last poll
         self._to_close: list[str] = []
         self._is_closed = False
         self._is_last = False
@@ -100,11 +100,11 @@ class KafkaReader(SourceReader[Any, KafkaPartitionSplit]):
     # --- splits ----------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Tells the enumerator that the reader is there."""
+        """Register with the enumerator."""
         self._ask()
 
     def add_splits(self, splits: Sequence[KafkaPartitionSplit]) -> None:
-        """Partitions to read from now on."""
+        """Start to read more partitions."""
         new = []
         for split in splits:
             if split.is_read:
@@ -118,21 +118,21 @@ class KafkaReader(SourceReader[Any, KafkaPartitionSplit]):
             self._consumer.incremental_assign(new)
 
     def no_more_splits(self) -> None:
-        """No other partition will come."""
+        """Note that no other partition will be assigned."""
         self._is_last = True
 
     def snapshot_state(self, checkpoint_id: int) -> list[KafkaPartitionSplit]:
-        """The partitions with their positions."""
+        """Return the partitions with their positions."""
         splits = [reading.split for reading in self._readings.values()]
         self._commits.note(checkpoint_id, splits)
         return splits
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
-        """Commits what the checkpoint holds, in the background."""
+        """Commit the offsets of the checkpoint, in the background."""
         self._commits.commit(checkpoint_id, self._consumer)
 
     def pause_or_resume_splits(self, splits_to_pause: Sequence[str], splits_to_resume: Sequence[str]) -> None:
-        """Fetches nothing of some partitions; what was fetched of them stays until they are read again."""
+        """Pause fetching some partitions, and keep their fetched records until they resume."""
         by_name = {str(partition): reading for partition, reading in self._readings.items()}
         pause = [by_name[name] for name in splits_to_pause if name in by_name]
         resume = [by_name[name] for name in splits_to_resume if name in by_name]
@@ -146,14 +146,14 @@ class KafkaReader(SourceReader[Any, KafkaPartitionSplit]):
         self._consumer.resume([reading.place() for reading in resume])
 
     def _take_out(self, partition: KafkaTopicPartition) -> list[KafkaRecords]:
-        """What was fetched of a partition; it is not handed out any more."""
+        """Remove and return the fetched records of a partition."""
         taken = [records for records in self._fetched if records.partition == partition]
         if taken:
             self._fetched = deque(records for records in self._fetched if records.partition != partition)
         return taken
 
     def retry_after_ms(self) -> int:
-        """At once, until every partition has been read as far as it went when the reader began."""
+        """Return 0 until every partition has been fetched to its end once."""
         behind = any(not reading.is_at_end and not reading.is_paused for reading in self._readings.values())
         return 0 if behind and not self._brokers.is_down else super().retry_after_ms()
 
@@ -163,7 +163,7 @@ class KafkaReader(SourceReader[Any, KafkaPartitionSplit]):
             self._context.request_split()
 
     def _finish(self, reading: Reading) -> None:
-        """The partition has been read to its stop."""
+        """Close a partition that has been read to its stop offset."""
         partition = reading.split.partition
         del self._readings[partition]
         self._commits.finished(reading.split)
@@ -175,7 +175,7 @@ class KafkaReader(SourceReader[Any, KafkaPartitionSplit]):
     # --- records ---------------------------------------------------------------------------------------------------
 
     def poll_next(self, max_records: int) -> Batch | InputStatus:
-        """The next records of one partition."""
+        """Return the next records of one partition."""
         self._ask()
         while self._to_close:
             self._context.close_split(self._to_close.pop())
@@ -189,20 +189,20 @@ class KafkaReader(SourceReader[Any, KafkaPartitionSplit]):
             if batch is not None:
                 return batch
         elif self._commits.are_open:
-            self._consumer.poll(0)  # the answers to commits
+            self._consumer.poll(0)  # handles the answers to commits
         self._commits.go_on(self._consumer)
         if self._is_last and not self._readings and not self._to_close:
             return InputStatus.END_OF_INPUT
         return InputStatus.NOTHING_AVAILABLE
 
     def _fetch(self, max_records: int) -> None:
-        """Take what the client has fetched, and see to what it reports."""
+        """Take the records that the client has fetched, and handle its reports."""
         from confluent_kafka import Message
 
         messages = self._consumer.consume(max_records, 0.0)
         if messages:
             errors = list(map(Message.error, messages))
-            # Not by `==`, which the library's errors do not survive.
+            # Compare by identity, because `==` fails on the library's errors.
             if not all(map(is_, errors, repeat(None))):
                 reports = [(one, error) for one, error in zip(messages, errors, strict=True) if error is not None]
                 messages = [one for one, error in zip(messages, errors, strict=True) if error is None]
@@ -222,7 +222,7 @@ class KafkaReader(SourceReader[Any, KafkaPartitionSplit]):
                 self._lose(self._readings[partition])
 
     def _cut(self, messages: list[Message]) -> None:
-        """Into runs of one partition."""
+        """Split messages into runs of one partition."""
         from confluent_kafka import Message
 
         if not messages:
@@ -252,7 +252,7 @@ class KafkaReader(SourceReader[Any, KafkaPartitionSplit]):
             self._fetched.append(records)
 
     def _hand_out(self, max_records: int) -> Batch | None:
-        """Records of the next run that has any."""
+        """Return records of the next run that has any."""
         while self._fetched:
             records = self._fetched.popleft()
             if len(records) > max_records:
@@ -301,7 +301,7 @@ class KafkaReader(SourceReader[Any, KafkaPartitionSplit]):
     # --- reports ---------------------------------------------------------------------------------------------------
 
     def _see(self, message: Message, error: KafkaError) -> None:
-        """What the client reports about a partition."""
+        """Handle the client's report about a partition."""
         from confluent_kafka import KafkaError
 
         topic, number = message.topic(), message.partition()
@@ -311,7 +311,7 @@ class KafkaReader(SourceReader[Any, KafkaPartitionSplit]):
         if error.code() == KafkaError._PARTITION_EOF:
             self._brokers.saw_broker()
             if reading is not None:
-                # What is missing before the end is no record: the marks of transactions, and what was compacted.
+                # Offsets missing before the end are not records, but transaction markers or compacted records.
                 reading.is_at_end = True
                 self._put(KafkaRecords(reading.split.partition, [], message.offset()))
         elif error.code() == KafkaError._AUTO_OFFSET_RESET:
@@ -326,7 +326,7 @@ class KafkaReader(SourceReader[Any, KafkaPartitionSplit]):
             raise OperationError(f"the Kafka source cannot read {where}: {error.str()} ({error.name()})")
 
     def _lose(self, reading: Reading) -> None:
-        """The partition is gone."""
+        """Handle a missing partition."""
         if reading.is_missing:
             return
         split = reading.split
@@ -341,7 +341,7 @@ class KafkaReader(SourceReader[Any, KafkaPartitionSplit]):
             self._finish(reading)
 
     def _move(self, reading: Reading, position: int) -> None:
-        """Go on elsewhere in a partition."""
+        """Continue at another offset of a partition."""
         self._take_out(reading.split.partition)
         self._parked.pop(reading.split.partition, None)
         reading.advance(position)
@@ -355,11 +355,11 @@ class KafkaReader(SourceReader[Any, KafkaPartitionSplit]):
             self._consumer.pause([reading.place()])
 
     def close(self) -> None:
-        """Close the consumer; a second time does nothing."""
+        """Close the consumer; further calls do nothing."""
         if self._is_closed:
             return
         self._is_closed = True
         self._background.shutdown(wait=True, cancel_futures=True)
-        self._consumer.unassign()  # what comes now is answers to commits
+        self._consumer.unassign()  # from now on only answers to commits arrive
         self._commits.settle(self._consumer, lambda: self._brokers.is_down)
         self._consumer.close()

@@ -1,4 +1,4 @@
-"""One partition as it is being read, and what happens where its offset is not there any more."""
+"""The reading of one partition, and recovery from offsets that no longer exist."""
 
 from __future__ import annotations
 
@@ -17,42 +17,42 @@ if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 _LOOK_S: Final = 10.0
-#: The metric of records that were deleted before they were read.
+#: The metric for records that were deleted before they were read.
 LOST_COUNTER: Final = "KafkaSourceReader.recordsLost"
 RESET_COUNTER: Final = "KafkaSourceReader.offsetResets"
 
 
 class Reading:
-    """A split, and how far it is.
+    """A split and its progress.
 
     Args:
-        split: where to begin.
-        consumer: that reads it.
-        context: where its metrics go.
+        split: the split to start from.
+        consumer: the consumer that reads it.
+        context: receives its metrics.
     """
 
     def __init__(self, split: KafkaPartitionSplit, consumer: Consumer, context: SourceReaderContext) -> None:
         self.split = split
         self._consumer = consumer
         self.is_paused = False
-        #: whether it was fetched to its end once
+        #: whether it has been fetched to its end once
         self.is_at_end = False
         self.is_missing = False
         name = f"KafkaSourceReader.topic.{split.partition.topic}.partition.{split.partition.partition}"
         context.gauge(f"{name}.currentOffset", lambda: self.split.position)
 
     def advance(self, position: int) -> None:
-        """The next record is at this offset."""
+        """Set the offset of the next record."""
         self.split = replace(self.split, position=position)
 
     def place(self) -> TopicPartition:
-        """Partition and offset, for the client library."""
+        """Return the partition and offset as the client library's type."""
         from confluent_kafka import TopicPartition
 
         return TopicPartition(self.split.partition.topic, self.split.partition.partition, self.split.position)
 
     def lag(self) -> int:
-        """How many offsets are left, as far as the client knows."""
+        """Return the number of offsets left to read, as far as the client knows."""
         try:
             _, high = self._consumer.get_watermark_offsets(self.place(), cached=True)
         except RuntimeError:  # the consumer is closed
@@ -61,13 +61,13 @@ class Reading:
 
 
 class Resetter:
-    """Finds another offset for partitions whose offset is not there any more; asks brokers in the background.
+    """Finds new offsets for partitions whose offset no longer exists, asking brokers in the background.
 
     Args:
-        consumer: that reads the partitions.
-        strategy: where to go on.
-        context: where lost records are counted.
-        background: where brokers are asked.
+        consumer: the consumer that reads the partitions.
+        strategy: where to continue.
+        context: counts lost records.
+        background: runs the requests to brokers.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class Resetter:
         self._open: dict[KafkaTopicPartition, tuple[KafkaPartitionSplit, Future[tuple[int, int]]]] = {}
 
     def begin(self, split: KafkaPartitionSplit, error: KafkaError) -> None:
-        """The offset of a split is not there."""
+        """Start to look for another offset for a split."""
         from confluent_kafka import TopicPartition
 
         if split.partition in self._open:
@@ -95,7 +95,7 @@ class Resetter:
         self._open[split.partition] = split, look
 
     def done(self) -> Iterator[tuple[KafkaTopicPartition, int]]:
-        """Partitions, and where to go on in each.
+        """Yield partitions, each with the offset to continue at.
 
         Raises:
             OperationError: if the strategy is to fail, or the brokers do not answer.
@@ -115,7 +115,7 @@ class Resetter:
                 f"the offsets of {split.partition} cannot be found out: {error.args[0].str()}"
             ) from error
         if low <= split.position <= high:
-            return split.position  # the partition has come so far meanwhile
+            return split.position  # the partition has reached it in the meantime
         why = "were deleted before they were read" if split.position < low else "are fewer than were read before"
         found = f"{split.partition} has no offset {split.position} any more, but {low} to {high}: its records {why}"
         if self._strategy is KafkaOffsetResetStrategy.NONE:
@@ -131,13 +131,13 @@ class Resetter:
 
 
 class MissingPartitions:
-    """Finds out which partitions are gone, when the client has reported that something is.
+    """Finds out which partitions are missing after the client has reported that one is.
 
-    The client names it in a sentence only, and reports also what is on its way to another broker.
+    The client names it only in the text of the report, and also reports partitions that are moving to another broker.
 
     Args:
-        consumer: that reads the partitions.
-        background: where brokers are asked.
+        consumer: the consumer that reads the partitions.
+        background: runs the requests to brokers.
     """
 
     def __init__(self, consumer: Consumer, background: Executor) -> None:
@@ -146,7 +146,7 @@ class MissingPartitions:
         self._open: tuple[list[KafkaTopicPartition], Future[set[KafkaTopicPartition]]] | None = None
 
     def begin(self, partitions: Iterable[KafkaTopicPartition]) -> None:
-        """Look for these."""
+        """Start to check whether these partitions exist."""
         if self._open is None:
             wanted = list(partitions)
             self._open = wanted, self._background.submit(self._present, {one.topic for one in wanted})
@@ -159,7 +159,7 @@ class MissingPartitions:
         return found
 
     def done(self) -> list[KafkaTopicPartition]:
-        """Those that are gone, once that is known."""
+        """Return the missing partitions, once known."""
         from confluent_kafka import KafkaException
 
         if self._open is None or not self._open[1].done():
@@ -167,7 +167,7 @@ class MissingPartitions:
         (wanted, look), self._open = self._open, None
         try:
             present = look.result()
-        except KafkaException as error:  # no broker answers, which is noted elsewhere; the client reports again
+        except KafkaException as error:  # no broker answers, which is reported elsewhere; the client reports again
             LOG.info("missing partitions cannot be looked for: %s", error.args[0].str())
             return []
         return [one for one in wanted if one not in present]

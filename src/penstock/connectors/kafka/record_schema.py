@@ -1,4 +1,4 @@
-"""Which Kafka message a record becomes: topic, partition, key, value and headers."""
+"""Serializes records to Kafka messages: topic, partition, key, value and headers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from penstock.core.connector import RecordError, call_each
 
 T = TypeVar("T")
 
-#: What errors call the parts of a schema.
+#: The names of a schema's parts in error messages.
 VALUE: Final = "the value serialization schema"
 KEY: Final = "the key serialization schema"
 TOPIC: Final = "the topic selector"
@@ -25,42 +25,42 @@ Headers = Sequence[tuple[str, bytes | None]]
 
 
 class KafkaTopicSelector(ABC):
-    """Names the topic of each record."""
+    """Selects the topic of each record."""
 
     @abstractmethod
     def apply(self, data: Any) -> str:
-        """Returns the topic that the record goes to."""
+        """Return the topic of a record."""
 
 
 class KafkaPartitioner(ABC):
-    """Names the partition of each record."""
+    """Selects the partition of each record."""
 
     def open(self, subtask_index: int, parallelism: int) -> None:  # noqa: B027 - most need not know
         """Called once, before the first record of a subtask."""
 
     @abstractmethod
     def partition(self, record: Any, key: bytes | None, value: bytes | None, topic: str, partitions: int) -> int:
-        """Returns one of the topic's partitions, which are counted from 0."""
+        """Return one of the topic's partitions, counted from 0."""
 
 
 class FixedPartitioner(KafkaPartitioner):
-    """Each subtask of the sink writes to one partition."""
+    """Sends all records of a sink's subtask to one partition."""
 
     def __init__(self) -> None:
         self._subtask_index = 0
 
     def open(self, subtask_index: int, parallelism: int) -> None:
-        """Notes which subtask it is."""
+        """Note the index of the subtask."""
         self._subtask_index = subtask_index
 
     def partition(self, record: Any, key: bytes | None, value: bytes | None, topic: str, partitions: int) -> int:
-        """Returns the subtask's partition."""
+        """Return the subtask's partition."""
         return self._subtask_index % partitions
 
 
 @dataclass(slots=True)
 class Messages:
-    """Messages in columns; a column that is None says nothing of any message."""
+    """Messages in columns; None leaves a column unset for all messages."""
 
     topics: str | list[str]
     values: list[bytes | None]
@@ -75,7 +75,7 @@ class Messages:
 
 @dataclass(frozen=True)
 class KafkaRecordSerializationSchema(Generic[T]):
-    """Turns records into Kafka messages. Make one with `builder`."""
+    """Converts records to Kafka messages. Create one with `builder`."""
 
     topic: str | KafkaTopicSelector
     value_schema: SerializationSchema[T]
@@ -85,18 +85,18 @@ class KafkaRecordSerializationSchema(Generic[T]):
 
     @staticmethod
     def builder() -> KafkaRecordSerializationSchemaBuilder:
-        """Starts a schema."""
+        """Return a builder."""
         return KafkaRecordSerializationSchemaBuilder()
 
     def messages(
         self, records: Sequence[T] | ColumnData, timestamps: list[int] | None, partitions_of: Callable[[str], int]
     ) -> Messages:
-        """The messages of records, in order.
+        """Return the messages of records, in order.
 
         Args:
             records: the records.
-            timestamps: theirs (ms); None for none.
-            partitions_of: how many partitions a topic has.
+            timestamps: the timestamps of the records (ms), if any.
+            partitions_of: returns the number of partitions of a topic.
         """
         topics: str | list[str]
         if isinstance(self.topic, KafkaTopicSelector):
@@ -132,14 +132,14 @@ class KafkaRecordSerializationSchema(Generic[T]):
 
 
 def serialized(schema: SerializationSchema[Any], records: Sequence[Any] | ColumnData, what: str) -> list[bytes | None]:
-    """The messages of records by a schema, all at once where it knows how."""
+    """Serialize records with a schema, all at once if it supports that."""
     if type(schema).serialize_batch is SerializationSchema.serialize_batch:
         return call_each(schema.serialize, records, what)
     return list(schema.serialize_batch(records))
 
 
 class KafkaRecordSerializationSchemaBuilder:
-    """Collects the parts of a `KafkaRecordSerializationSchema`: a topic and a schema of values at least."""
+    """Builder for `KafkaRecordSerializationSchema`; a topic and a value schema are required."""
 
     def __init__(self) -> None:
         self._topic: str | KafkaTopicSelector | None = None
@@ -149,10 +149,10 @@ class KafkaRecordSerializationSchemaBuilder:
         self._header_provider: Callable[[Any], Headers | None] | None = None
 
     def build(self) -> KafkaRecordSerializationSchema[Any]:
-        """The schema.
+        """Build the schema.
 
         Raises:
-            ConfigurationError: if there is no topic, or no schema of values.
+            ConfigurationError: if the topic or the value schema is missing.
         """
         if self._topic is None:
             raise ConfigurationError("a KafkaRecordSerializationSchema needs set_topic or set_topic_selector")
@@ -163,14 +163,14 @@ class KafkaRecordSerializationSchemaBuilder:
         )
 
     def set_topic(self, topic: str) -> KafkaRecordSerializationSchemaBuilder:
-        """Sets the topic of all records."""
+        """Set the topic of all records."""
         if not topic:
             raise ConfigurationError("the topic of a Kafka sink must not be empty")
         self._topic = topic
         return self
 
     def set_topic_selector(self, topic_selector: KafkaTopicSelector) -> KafkaRecordSerializationSchemaBuilder:
-        """Sets what names the topic of each record."""
+        """Set the selector of each record's topic."""
         if not isinstance(topic_selector, KafkaTopicSelector):
             raise WrongTypeError(f"set_topic_selector takes a KafkaTopicSelector, not {type(topic_selector).__name__}")
         self._topic = topic_selector
@@ -179,19 +179,19 @@ class KafkaRecordSerializationSchemaBuilder:
     def set_value_serialization_schema(
         self, value_serialization_schema: SerializationSchema[Any]
     ) -> KafkaRecordSerializationSchemaBuilder:
-        """Sets what a message holds of its record."""
+        """Set the schema for message values."""
         self._value_schema = value_serialization_schema
         return self
 
     def set_key_serialization_schema(
         self, key_serialization_schema: SerializationSchema[Any]
     ) -> KafkaRecordSerializationSchemaBuilder:
-        """Sets the key of a message, by which Kafka chooses the partition; without, messages have no key."""
+        """Set the schema for message keys, from which Kafka chooses the partition; by default messages have no key."""
         self._key_schema = key_serialization_schema
         return self
 
     def set_partitioner(self, partitioner: KafkaPartitioner) -> KafkaRecordSerializationSchemaBuilder:
-        """Sets what names the partition of each record; by default as Kafka's clients: by key, else in turn."""
+        """Set the partitioner; by default records are partitioned as by Kafka's clients: by key, else in turn."""
         if not isinstance(partitioner, KafkaPartitioner):
             raise WrongTypeError(f"set_partitioner takes a KafkaPartitioner, not {type(partitioner).__name__}")
         self._partitioner = partitioner
@@ -200,6 +200,6 @@ class KafkaRecordSerializationSchemaBuilder:
     def set_header_provider(
         self, header_provider: Callable[[Any], Headers | None]
     ) -> KafkaRecordSerializationSchemaBuilder:
-        """Sets a function from a record to its headers: (name, bytes) each, or None for none."""
+        """Set a function that returns a record's headers as (name, bytes) pairs, or None."""
         self._header_provider = header_provider
         return self

@@ -1,4 +1,4 @@
-"""Records as a consumer has fetched them, many at once, and the schemas that make a program's records of them."""
+"""Batches of records as fetched by a consumer, and the schemas that deserialize them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ T = TypeVar("T")
 Headers = list[tuple[str, bytes | None]]
 
 _TIME: Final = itemgetter(1)
-#: What librdkafka calls a message without a timestamp.
+#: librdkafka's timestamp type for a message without a timestamp.
 _NO_TIMESTAMP: Final = 0
 
 
@@ -34,10 +34,10 @@ class KafkaRecord(NamedTuple):
         topic: its topic.
         partition: its partition.
         offset: its offset.
-        timestamp: its time (ms), which the producer or the broker has given; None for none.
+        timestamp: its time (ms), set by the producer or the broker, if any.
         key: its key, if any.
         value: its value; None for a tombstone.
-        headers: names and values, in order; a name may be there more than once.
+        headers: names and values, in order; names may repeat.
     """
 
     topic: str
@@ -50,12 +50,12 @@ class KafkaRecord(NamedTuple):
 
 
 class KafkaRecords(Sequence[KafkaRecord]):
-    """Records of one partition, in order. Each attribute is a list with an item for each record.
+    """Records of one partition, in order. Each attribute is a list with one item per record.
 
     Args:
-        partition: where they are from.
-        messages: of the client library.
-        end: the offset after them; None for that after the last one.
+        partition: the partition of the records.
+        messages: the messages of the client library.
+        end: the offset after the records; None for the one after the last record.
     """
 
     def __init__(self, partition: KafkaTopicPartition, messages: Sequence[Message], end: int | None = None) -> None:
@@ -92,7 +92,7 @@ class KafkaRecords(Sequence[KafkaRecord]):
 
     @cached_property
     def headers(self) -> list[Headers]:
-        """The headers; an empty list for a record without."""
+        """The headers; an empty list for a record without any."""
         return [found or [] for found in map(self._of.headers, self._messages)]  # type: ignore[misc]
 
     @cached_property
@@ -101,7 +101,7 @@ class KafkaRecords(Sequence[KafkaRecord]):
         return list(map(self._of.offset, self._messages))  # type: ignore[arg-type]
 
     def positions(self) -> Sequence[int]:
-        """The offsets, as a range where they have no gaps: so they take no time and no memory as a rule."""
+        """Return the offsets, as a range if they have no gaps, which usually saves time and memory."""
         if not self._messages:
             return ()
         first, last = self._messages[0].offset(), self._messages[-1].offset()
@@ -111,13 +111,13 @@ class KafkaRecords(Sequence[KafkaRecord]):
 
     @cached_property
     def timestamps(self) -> list[int] | None:
-        """The times (ms); None when the first record has none."""
+        """The times (ms); None if the first record has none."""
         if not self._messages or self._messages[0].timestamp()[0] == _NO_TIMESTAMP:
             return None
         return list(map(_TIME, map(self._of.timestamp, self._messages)))
 
     def until(self, offset: int) -> KafkaRecords:
-        """Those before an offset."""
+        """Return the records before an offset."""
         if self.end <= offset:
             return self
         left = [message for message, at in zip(self._messages, self.offsets, strict=True) if at < offset]
@@ -125,11 +125,11 @@ class KafkaRecords(Sequence[KafkaRecord]):
 
 
 class KafkaRecordDeserializationSchema(ABC, Generic[T]):
-    """Makes a program's records of whole Kafka records. Subclasses write `deserialize`, or also `deserialize_batch`.
+    """Deserializes whole Kafka records. Subclasses implement `deserialize`, and optionally `deserialize_batch`.
 
     Attributes:
-        on_error: `fail`, or `skip` to leave out and count records that cannot be read.
-        malformed_output: the side output to which such records go, if any; see `DeserializationSchema.skip_malformed`.
+        on_error: `fail`, or `skip` to drop and count records that cannot be read.
+        malformed_output: the side output for such records, if any; see `DeserializationSchema.skip_malformed`.
     """
 
     on_error: OnError = "fail"
@@ -137,22 +137,22 @@ class KafkaRecordDeserializationSchema(ABC, Generic[T]):
 
     @staticmethod
     def value_only(deserialization_schema: DeserializationSchema[T]) -> KafkaRecordDeserializationSchema[T]:
-        """The values alone, by a schema of messages; records without a value, which are tombstones, are left out."""
+        """Return a schema that deserializes values alone, and skips tombstones, which have no value."""
         return _ValueOnly(deserialization_schema)
 
     @staticmethod
     def whole_records() -> KafkaRecordDeserializationSchema[KafkaRecord]:
-        """The records as they are, with key and value in bytes."""
+        """Return a schema that passes whole records on, with key and value in bytes."""
         return _Whole()
 
     @abstractmethod
     def deserialize(self, record: KafkaRecord) -> T | None:
-        """Returns the program's record; None leaves it out. A `ValueError` says that it cannot be read."""
+        """Return the program's record; None skips it. Raise `ValueError` for a record that cannot be read."""
 
     def deserialize_batch(self, records: KafkaRecords) -> Deserialized:
-        """Returns the program's records of many.
+        """Return the program's records of a batch.
 
-        By default `deserialize` is called for each; it may use an object again that it has returned.
+        By default this calls `deserialize` for each record, which may reuse an object that it has returned.
         """
         deserialize = with_own_results(self.deserialize)
         values: list[Any] = []
@@ -170,7 +170,7 @@ class KafkaRecordDeserializationSchema(ABC, Generic[T]):
         return Deserialized(values, places, bad)
 
     def get_produced_type(self) -> TypeInformation:
-        """The type of the records; any Python object, unless overridden."""
+        """Return the type of the records; any Python object, unless overridden."""
         return Types.PICKLED_BYTE_ARRAY()
 
 

@@ -1,4 +1,4 @@
-"""Requests of Kafka's protocol that the client libraries lack, in the versions that the sink relies on."""
+"""Kafka protocol requests that the client libraries lack, in the versions that the sink relies on."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class DescribeTransactionsResponse_v0(Response):
 
 
 class DescribeTransactionsRequest_v0(RequestStruct):
-    """What a coordinator knows of some transactional ids."""
+    """Requests a coordinator's state of some transactional ids."""
 
     API_KEY = 65
     API_VERSION = 0
@@ -78,7 +78,7 @@ class ListTransactionsResponse_v0(Response):
 
 
 class ListTransactionsRequest_v0(RequestStruct):
-    """All transactional ids of which a broker is the coordinator, by state."""
+    """Requests all transactional ids that a broker coordinates, by state."""
 
     API_KEY = 66
     API_VERSION = 0
@@ -90,7 +90,7 @@ class ListTransactionsRequest_v0(RequestStruct):
 
 
 class DescribeTransactions(Request[DescribeTransactionsRequest_v0]):
-    """Asks for some transactional ids."""
+    """Asks for the state of some transactional ids."""
 
     API_KEY: ClassVar[int] = 65
 
@@ -98,12 +98,12 @@ class DescribeTransactions(Request[DescribeTransactionsRequest_v0]):
         self._transactional_ids = list(transactional_ids)
 
     def build(self, request_struct_class: type[DescribeTransactionsRequest_v0]) -> DescribeTransactionsRequest_v0:
-        """The request as a structure."""
+        """Return the request as a structure."""
         return request_struct_class(self._transactional_ids, {})
 
 
 class ListTransactions(Request[ListTransactionsRequest_v0]):
-    """Asks for all ids in some states; all states when none is named."""
+    """Asks for all ids in some states; in any state if none is named."""
 
     API_KEY: ClassVar[int] = 66
 
@@ -111,12 +111,12 @@ class ListTransactions(Request[ListTransactionsRequest_v0]):
         self._states = list(states)
 
     def build(self, request_struct_class: type[ListTransactionsRequest_v0]) -> ListTransactionsRequest_v0:
-        """The request as a structure."""
+        """Return the request as a structure."""
         return request_struct_class(self._states, [], {})
 
 
 class EndTransaction(Request[EndTxnRequest_v0]):
-    """Commits a transaction, in the version in which the epoch stays."""
+    """Commits a transaction, in the protocol version that keeps the epoch."""
 
     API_KEY: ClassVar[int] = 26
 
@@ -124,12 +124,12 @@ class EndTransaction(Request[EndTxnRequest_v0]):
         self._key = transactional_id, producer_id, producer_epoch
 
     def build(self, request_struct_class: type[EndTxnRequest_v0]) -> EndTxnRequest_v0:
-        """The request as a structure."""
+        """Return the request as a structure."""
         return request_struct_class(*self._key, True)
 
 
 class InitProducerId(Request[InitProducerIdRequest_v0]):
-    """Takes a transactional id over."""
+    """Takes over a transactional id."""
 
     API_KEY: ClassVar[int] = 22
 
@@ -137,7 +137,7 @@ class InitProducerId(Request[InitProducerIdRequest_v0]):
         self._id, self._timeout_ms = transactional_id, timeout_ms
 
     def build(self, request_struct_class: type[InitProducerIdRequest_v0]) -> InitProducerIdRequest_v0:
-        """The request as a structure."""
+        """Return the request as a structure."""
         return request_struct_class(self._id, self._timeout_ms)
 
 
@@ -150,12 +150,12 @@ class EndOffset(Request[OffsetRequest_v1]):
         self._topic, self._partition = topic, partition
 
     def build(self, request_struct_class: type[OffsetRequest_v1]) -> OffsetRequest_v1:
-        """The request as a structure."""
+        """Return the request as a structure."""
         return request_struct_class(-1, [(self._topic, [(self._partition, LATEST)])])
 
 
 class Fetch(Request[FetchRequest_v4]):
-    """Reads the log of a partition as it is, with what was aborted and with the markers."""
+    """Reads the log of a partition unfiltered, including aborted records and markers."""
 
     API_KEY: ClassVar[int] = 1
 
@@ -164,7 +164,7 @@ class Fetch(Request[FetchRequest_v4]):
         self._bytes_max, self._wait_ms = bytes_max, wait_ms
 
     def build(self, request_struct_class: type[FetchRequest_v4]) -> FetchRequest_v4:
-        """The request as a structure."""
+        """Return the request as a structure."""
         topic, partition, offset = self._where
         wanted = [(topic, [(partition, offset, self._bytes_max)])]
         return request_struct_class(-1, self._wait_ms, 1, self._bytes_max, READ_UNCOMMITTED, wanted)

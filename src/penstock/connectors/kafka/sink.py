@@ -1,4 +1,4 @@
-"""`KafkaSink`: writes records to Kafka topics, exactly once if wanted."""
+"""`KafkaSink`: writes records to Kafka topics, optionally exactly once."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from penstock.core.connector import Committer, Sink, SinkWriter, SinkWriterConte
 
 T = TypeVar("T")
 
-#: Of transactions, unless set: as in Flink.
+#: The default transaction timeout, as in Flink.
 TIMEOUT_MS: Final = 3_600_000
 PREFIX_CHARS_MAX: Final = 200
 
 
 class KafkaSink(Sink[T]):
-    """Writes records to Kafka topics. Make one with `builder`.
+    """Writes records to Kafka topics. Create one with `builder`.
 
-    With `DeliveryGuarantee.EXACTLY_ONCE` consumers that set `isolation.level=read_committed` see each record once, as
-    soon as the checkpoint that covers it has completed. With AT_LEAST_ONCE they see records at once, and after a
-    failure some of them again. With NONE a checkpoint does not wait for Kafka, and a failure may lose some.
+    With `DeliveryGuarantee.EXACTLY_ONCE`, consumers that set `isolation.level=read_committed` see each record once, as
+    soon as the checkpoint that covers it completes. With AT_LEAST_ONCE they see records at once, and some of them again
+    after a failure. With NONE a checkpoint does not wait for Kafka, and a failure may lose records.
     """
 
-    #: each writer knows what all have prepared, see `transactions`
+    #: each writer knows the prepared transactions of all writers, see `transactions`
     shares_writer_state = True
 
     def __init__(
@@ -51,20 +51,20 @@ class KafkaSink(Sink[T]):
 
     @staticmethod
     def builder() -> KafkaSinkBuilder:
-        """Starts a sink."""
+        """Return a builder."""
         return KafkaSinkBuilder()
 
     @property
     def shows_on_commit(self) -> bool:
-        """Whether readers of committed records see what it writes only after its commit."""
+        """Whether consumers of committed records see the output only after its commit."""
         return self._guarantee is DeliveryGuarantee.EXACTLY_ONCE
 
     def create_writer(self, context: SinkWriterContext) -> SinkWriter[T, Any]:
-        """A writer for one subtask."""
+        """Return a writer for one subtask."""
         return self.restore_writer(context, ())
 
     def restore_writer(self, context: SinkWriterContext, state: Sequence[Any]) -> SinkWriter[T, Any]:
-        """A writer that knows what the writers of all subtasks had prepared."""
+        """Return a writer that knows the prepared transactions of all subtasks."""
         if not self.shows_on_commit:
             waits = self._guarantee is DeliveryGuarantee.AT_LEAST_ONCE
             return KafkaWriter(context, self._schema, self._messenger(), waits)
@@ -72,7 +72,7 @@ class KafkaSink(Sink[T]):
         return TransactionalWriter(context, self._schema, names, self._brokers(), self._transaction, state)
 
     def create_committer(self, context: SinkWriterContext) -> Committer[Any] | None:
-        """Ends transactions."""
+        """Return a committer that ends transactions; None unless the guarantee is EXACTLY_ONCE."""
         if not self.shows_on_commit:
             return None
         return KafkaCommitter(self._brokers(), TransactionNames.of(context, str(self._prefix)), self._unknown)
@@ -99,7 +99,7 @@ class KafkaSink(Sink[T]):
 
 
 class KafkaSinkBuilder:
-    """Collects the settings of a `KafkaSink`: brokers and a serializer at least."""
+    """Builder for `KafkaSink`; brokers and a serializer are required."""
 
     def __init__(self) -> None:
         self._properties: dict[str, str] = {}
@@ -109,10 +109,10 @@ class KafkaSinkBuilder:
         self._unknown = FAIL
 
     def build(self) -> KafkaSink[Any]:
-        """The sink.
+        """Build the sink.
 
         Raises:
-            ConfigurationError: if brokers, the serializer, or the prefix that EXACTLY_ONCE needs are missing.
+            ConfigurationError: if brokers, the serializer, or the prefix for EXACTLY_ONCE is missing.
         """
         if not self._properties.get("bootstrap.servers"):
             raise ConfigurationError("a Kafka sink needs set_bootstrap_servers('host:port,...')")
@@ -127,23 +127,23 @@ class KafkaSinkBuilder:
         settings = producer_settings(self._properties)
         if is_exact:
             settings.setdefault(TIMEOUT, TIMEOUT_MS)
-            if str(settings[TIMEOUT]) == str(FENCED_TIMEOUT_MS):  # which marks what was fenced
+            if str(settings[TIMEOUT]) == str(FENCED_TIMEOUT_MS):  # reserved for fenced ids
                 settings[TIMEOUT] = FENCED_TIMEOUT_MS + 1
         return KafkaSink(settings, self._guarantee, self._schema, self._prefix, self._unknown)
 
     def set_bootstrap_servers(self, bootstrap_servers: str) -> KafkaSinkBuilder:
-        """Sets the brokers to begin with: `host:port`, with commas between."""
+        """Set the bootstrap brokers: `host:port`, separated by commas."""
         return self.set_property("bootstrap.servers", bootstrap_servers)
 
     def set_delivery_guarantee(self, delivery_guarantee: DeliveryGuarantee) -> KafkaSinkBuilder:
-        """Sets how often a record comes out when something fails; AT_LEAST_ONCE unless set."""
+        """Set the delivery guarantee in case of failures; AT_LEAST_ONCE by default."""
         if not isinstance(delivery_guarantee, DeliveryGuarantee):
             raise WrongTypeError(f"set_delivery_guarantee takes a DeliveryGuarantee, not {delivery_guarantee!r}")
         self._guarantee = delivery_guarantee
         return self
 
     def set_transactional_id_prefix(self, transactional_id_prefix: str) -> KafkaSinkBuilder:
-        """Sets how the transactional ids of EXACTLY_ONCE begin. Jobs on the same brokers need different ones."""
+        """Set the prefix of the transactional ids of EXACTLY_ONCE. Jobs on the same brokers need different prefixes."""
         if not re.fullmatch(r"[ -~]+", transactional_id_prefix) or len(transactional_id_prefix) > PREFIX_CHARS_MAX:
             raise ConfigurationError(
                 f"a transactional id prefix has 1 to {PREFIX_CHARS_MAX} printable ASCII characters, "
@@ -153,7 +153,7 @@ class KafkaSinkBuilder:
         return self
 
     def set_record_serializer(self, record_serializer: KafkaRecordSerializationSchema[Any]) -> KafkaSinkBuilder:
-        """Sets what makes messages of records."""
+        """Set the schema that converts records to messages."""
         if not isinstance(record_serializer, KafkaRecordSerializationSchema):
             kind = type(record_serializer).__name__
             raise WrongTypeError(f"set_record_serializer takes a KafkaRecordSerializationSchema, not {kind}")
@@ -161,15 +161,15 @@ class KafkaSinkBuilder:
         return self
 
     def set_property(self, key: str, value: str) -> KafkaSinkBuilder:
-        """Sets a property of Kafka's producer, under the name that it has in Java or in librdkafka."""
+        """Set a property of Kafka's producer, by its name in Java or in librdkafka."""
         self._properties[key] = value
         return self
 
     def with_unknown_transactions(self, unknown: str) -> KafkaSinkBuilder:
-        """Sets what a job does that cannot find out whether its checkpoint's transactions were committed.
+        """Set how a job handles transactions of its checkpoint whose outcome is unknown.
 
-        That is so when it stood still for so long that the brokers have forgotten the transaction (7 days unless
-        configured), and the topic has dropped its records. `fail`, the default, or `ignore`: it says so in its log.
+        This happens if the job stood still for so long that the brokers have forgotten the transaction (7 days unless
+        configured), and the topic has dropped its records. `fail` is the default; `ignore` only logs it.
 
         Raises:
             ConfigurationError: if it is neither.

@@ -1,7 +1,7 @@
-"""`KafkaSource`: reads topics of Kafka, bounded or for ever, exactly once.
+"""`KafkaSource`: reads Kafka topics, bounded or unbounded, exactly once.
 
-A split is a partition with a position, and perhaps a stop. Positions are in the job's checkpoints, never in the
-consumer group, so a job that goes on from a checkpoint reads on exactly where it stood, at any parallelism.
+A split is a partition with a position and an optional stop offset. Positions are in the job's checkpoints, never in the
+consumer group, so a job that continues from a checkpoint resumes exactly where it stopped, at any parallelism.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 
 class KafkaSource(Source[T, KafkaPartitionSplit], Generic[T]):
-    """Reads topics of Kafka; made by `KafkaSource.builder()`."""
+    """Reads Kafka topics; created with `KafkaSource.builder()`."""
 
     def __init__(
         self, plan: ReadingPlan, schema: KafkaRecordDeserializationSchema[T], boundedness: Boundedness
@@ -43,7 +43,7 @@ class KafkaSource(Source[T, KafkaPartitionSplit], Generic[T]):
 
     @staticmethod
     def builder() -> KafkaSourceBuilder[Any]:
-        """Starts a source."""
+        """Return a builder."""
         return KafkaSourceBuilder()
 
     @property
@@ -54,17 +54,17 @@ class KafkaSource(Source[T, KafkaPartitionSplit], Generic[T]):
     def create_enumerator(
         self, context: SplitEnumeratorContext[KafkaPartitionSplit], restored: Any | None
     ) -> SplitEnumerator[KafkaPartitionSplit]:
-        """A new enumerator, or one that goes on from a value that `snapshot_state` gave."""
+        """Return a new enumerator, or one that resumes from a value that `snapshot_state` returned."""
         return KafkaEnumerator(self._plan, context, restored)
 
     def create_reader(self, context: SourceReaderContext) -> SourceReader[T, KafkaPartitionSplit]:
-        """A new reader for one subtask."""
+        """Return a new reader for one subtask."""
         options = self._plan.options
         return KafkaReader(context, options, options.reset or self._plan.starting.reset, self._schema)
 
 
 class KafkaSourceBuilder(Generic[T]):
-    """Collects the settings of a `KafkaSource`."""
+    """Builder for `KafkaSource`."""
 
     def __init__(self) -> None:
         self._properties: dict[str, str] = {}
@@ -76,36 +76,36 @@ class KafkaSourceBuilder(Generic[T]):
         self._client_id_prefix: str | None = None
 
     def set_bootstrap_servers(self, bootstrap_servers: str) -> KafkaSourceBuilder[T]:
-        """Sets the brokers to begin with, as `host:port,host:port`."""
+        """Set the bootstrap brokers, as `host:port,host:port`."""
         return self.set_property("bootstrap.servers", bootstrap_servers)
 
     def set_group_id(self, group_id: str) -> KafkaSourceBuilder[T]:
-        """Sets the consumer group to which offsets are committed after each checkpoint; without it none are."""
+        """Set the consumer group for the offsets committed after each checkpoint; without it none are committed."""
         return self.set_property("group.id", group_id)
 
     def set_topics(self, *topics: str) -> KafkaSourceBuilder[T]:
-        """Reads all partitions of these topics.
+        """Read all partitions of these topics.
 
         Raises:
-            ConfigurationError: if there is none, or the partitions are set already.
+            ConfigurationError: if no topic is given, or the partitions are already set.
         """
         if not topics or not all(topics):
             raise ConfigurationError(f"set_topics takes the names of topics, not {topics!r}")
         return self._subscribe(Topics(topics))
 
     def set_topic_pattern(self, topic_pattern: str) -> KafkaSourceBuilder[T]:
-        """Reads all partitions of topics whose whole names match a regular expression, also of those that come later.
+        """Read all partitions of topics whose full names match a regular expression, including topics created later.
 
         Raises:
-            ConfigurationError: if the pattern is none, or the partitions are set already.
+            ConfigurationError: if the partitions are already set.
         """
         return self._subscribe(TopicPattern(topic_pattern))
 
     def set_partitions(self, partitions: Collection[KafkaTopicPartition]) -> KafkaSourceBuilder[T]:
-        """Reads these partitions and no others.
+        """Read only these partitions.
 
         Raises:
-            ConfigurationError: if there is none, or the partitions are set already.
+            ConfigurationError: if no partition is given, or the partitions are already set.
         """
         if not partitions or not all(isinstance(one, KafkaTopicPartition) for one in partitions):
             raise ConfigurationError(f"set_partitions takes KafkaTopicPartitions, not {partitions!r}")
@@ -121,31 +121,31 @@ class KafkaSourceBuilder(Generic[T]):
         return self
 
     def set_starting_offsets(self, starting_offsets_initializer: KafkaOffsetsInitializer) -> KafkaSourceBuilder[T]:
-        """Sets where each partition begins; at its first record unless set.
+        """Set where each partition starts; at its first record by default.
 
-        A job that goes on from a checkpoint or savepoint begins where that stands. A partition that is found later
-        begins at its first record.
+        A job that continues from a checkpoint or savepoint starts at the positions in it. A partition that is
+        discovered later starts at its first record.
         """
         self._starting = _initializer(starting_offsets_initializer)
         return self
 
     def set_unbounded(self, stopping_offsets_initializer: KafkaOffsetsInitializer) -> KafkaSourceBuilder[T]:
-        """Stops each partition at an offset, which is excluded, in a job that counts as unbounded."""
+        """Stop each partition before an offset, in a job that counts as unbounded."""
         self._stopping = _initializer(stopping_offsets_initializer)
         self._boundedness = Boundedness.CONTINUOUS_UNBOUNDED
         return self
 
     def set_bounded(self, stopping_offsets_initializer: KafkaOffsetsInitializer) -> KafkaSourceBuilder[T]:
-        """Stops each partition at an offset, which is excluded: the source is bounded, and can be read in BATCH."""
+        """Stop each partition before an offset: the source is bounded, and can be read in BATCH."""
         self._stopping = _initializer(stopping_offsets_initializer)
         self._boundedness = Boundedness.BOUNDED
         return self
 
     def set_value_only_deserializer(self, deserialization_schema: DeserializationSchema[T]) -> KafkaSourceBuilder[T]:
-        """Makes records of the values by a schema; tombstones, which have no value, are left out.
+        """Deserialize the values with a schema; tombstones, which have no value, are skipped.
 
         Raises:
-            ConfigurationError: if it is no schema.
+            ConfigurationError: if it is not a `DeserializationSchema`.
         """
         if not isinstance(deserialization_schema, DeserializationSchema):
             raise ConfigurationError(
@@ -156,10 +156,10 @@ class KafkaSourceBuilder(Generic[T]):
         return self
 
     def set_deserializer(self, record_deserializer: KafkaRecordDeserializationSchema[T]) -> KafkaSourceBuilder[T]:
-        """Makes records of whole Kafka records: key, value, headers, time, partition and offset.
+        """Deserialize whole Kafka records: key, value, headers, time, partition and offset.
 
         Raises:
-            ConfigurationError: if it is no such schema.
+            ConfigurationError: if it is not a `KafkaRecordDeserializationSchema`.
         """
         if not isinstance(record_deserializer, KafkaRecordDeserializationSchema):
             raise ConfigurationError(
@@ -170,26 +170,26 @@ class KafkaSourceBuilder(Generic[T]):
         return self
 
     def set_client_id_prefix(self, prefix: str) -> KafkaSourceBuilder[T]:
-        """Sets how the names begin by which brokers know the readers."""
+        """Set the prefix of the client ids of the readers."""
         self._client_id_prefix = prefix
         return self
 
     def set_property(self, key: str, value: str) -> KafkaSourceBuilder[T]:
-        """Sets a property of the source, of Kafka's consumer in Java, or of librdkafka."""
+        """Set a property of the source, of Kafka's Java consumer, or of librdkafka."""
         self._properties[key] = str(value)
         return self
 
     def set_properties(self, props: Mapping[str, str]) -> KafkaSourceBuilder[T]:
-        """Sets several properties."""
+        """Set several properties."""
         for key, value in props.items():
             self.set_property(key, value)
         return self
 
     def build(self) -> KafkaSource[T]:
-        """The source.
+        """Build the source.
 
         Raises:
-            ConfigurationError: if brokers, topics or schema are missing, or a property is not known or has no meaning.
+            ConfigurationError: if brokers, topics or schema are missing, or a property is unknown or invalid.
         """
         if self._subscription is None:
             raise ConfigurationError("a Kafka source needs set_topics, set_topic_pattern or set_partitions")
@@ -200,7 +200,7 @@ class KafkaSourceBuilder(Generic[T]):
             if options.group_id is None and initializer is not None and initializer.needs_group:
                 raise ConfigurationError("KafkaOffsetsInitializer.committed_offsets() needs set_group_id")
         unconnected = {name: value for name, value in options.of_consumer(0).items() if name != "bootstrap.servers"}
-        make_consumer({**unconnected, "log_level": 0}).close()  # refuses properties that librdkafka does not know
+        make_consumer({**unconnected, "log_level": 0}).close()  # rejects properties that librdkafka does not know
         plan = ReadingPlan(self._subscription, self._starting, self._stopping, options)
         return KafkaSource(plan, self._schema, self._boundedness)
 

@@ -1,4 +1,4 @@
-"""Which partitions a source reads: those of named topics, of topics that match a pattern, or named ones."""
+"""The partitions that a source reads: all of named topics, all of topics that match a pattern, or named ones."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from penstock.connectors.kafka.partitions import KafkaTopicPartition
 
 
 class TopicLookup(Protocol):
-    """What brokers know about topics."""
+    """Queries the brokers for topics."""
 
     def topic_names(self) -> Collection[str]:
-        """All topics that are not Kafka's own."""
+        """Return all topics except Kafka's internal ones."""
         ...
 
     def partition_counts(self, topics: Collection[str]) -> Mapping[str, int]:
-        """How many partitions each of these topics has; topics that do not exist are left out."""
+        """Return the number of partitions of each topic, omitting topics that do not exist."""
         ...
 
 
 class Subscription(Protocol):
-    """Says which partitions are read."""
+    """Selects the partitions to read."""
 
     def partitions(self, lookup: TopicLookup) -> set[KafkaTopicPartition]:
-        """Those that are there now; raises `OperationError` where some must be and are not."""
+        """Return the partitions that exist now; raises `OperationError` if required ones are missing."""
         ...
 
 
@@ -38,7 +38,7 @@ class Topics:
     names: tuple[str, ...]
 
     def partitions(self, lookup: TopicLookup) -> set[KafkaTopicPartition]:
-        """All of them; each topic must exist."""
+        """Return all partitions; each topic must exist."""
         counts = lookup.partition_counts(self.names)
         if missing := sorted(set(self.names) - set(counts)):
             raise MissingTopicError(f"there is no topic {', '.join(missing)}")
@@ -47,12 +47,12 @@ class Topics:
 
 @dataclass(frozen=True)
 class TopicPattern:
-    """All partitions of topics whose whole names match."""
+    """All partitions of topics whose full names match."""
 
     pattern: str
 
     def partitions(self, lookup: TopicLookup) -> set[KafkaTopicPartition]:
-        """Those of the topics that match now."""
+        """Return the partitions of the topics that match now."""
         matches = re.compile(self.pattern).fullmatch
         return _all(lookup.partition_counts([name for name in lookup.topic_names() if matches(name)]))
 
@@ -64,7 +64,7 @@ class Partitions:
     wanted: frozenset[KafkaTopicPartition]
 
     def partitions(self, lookup: TopicLookup) -> set[KafkaTopicPartition]:
-        """All of them; each must exist."""
+        """Return the partitions; each must exist."""
         missing = self.wanted - _all(lookup.partition_counts({one.topic for one in self.wanted}))
         if missing:
             raise MissingTopicError(f"there is no partition {', '.join(map(str, sorted(missing)))}")

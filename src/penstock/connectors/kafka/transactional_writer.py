@@ -1,4 +1,4 @@
-"""Writes records in transactions that the committer ends: the rules are in `transactions`."""
+"""Writes records in transactions that the committer ends; `transactions` has the rules."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from penstock.core.connector import RecordError, SinkWriter, SinkWriterContext
 
 _log = logging.getLogger("penstock.connectors.kafka")
 
-#: At its start, and at a barrier after that, for a run that took a new id in the meantime.
+#: A writer looks for earlier runs at its start, and at a later barrier for runs that took a new id in the meantime.
 LOOKS = 2
 
 
@@ -35,16 +35,16 @@ class Transaction(Messenger, Protocol):
     """One transaction."""
 
     def begin(self) -> None:
-        """Begin it."""
+        """Begin the transaction."""
         ...
 
     def abort(self) -> None:
-        """End it so that nothing of it is ever seen."""
+        """Abort the transaction, so that its records are never visible."""
         ...
 
 
 class PrefixTakenError(PenstockError, RuntimeError):
-    """Another job has taken the transactional ids over. Another attempt would only take them back."""
+    """Another job has taken over the transactional ids. Another attempt would only take them back."""
 
     suppresses_restart = True
 
@@ -53,12 +53,12 @@ class TransactionalWriter(SinkWriter[Any, KafkaCommittable]):
     """Sends the records between two barriers in one transaction.
 
     Args:
-        context: what hosts the writer.
-        schema: what makes messages of records.
+        context: the context of the writer's task.
+        schema: converts records to messages.
         names: the transactional ids.
         brokers: the cluster.
-        open_transaction: makes the transaction of an id.
-        restored: the states of all writers that the checkpoint holds.
+        open_transaction: returns the transaction of an id.
+        restored: the states of all writers in the checkpoint.
     """
 
     def __init__(
@@ -78,19 +78,19 @@ class TransactionalWriter(SinkWriter[Any, KafkaCommittable]):
         self._since = context.restored_checkpoint_id or 0
         self._pool = NumberPool()
         self._looks = 0
-        #: taken over ahead of time, so that a barrier does not wait for it
+        #: its id is taken over ahead of time, so that a barrier does not wait for that
         self._spare: tuple[int, Transaction] | None = None
         self._open: tuple[int, Transaction] | None = None
         self._records = 0
-        #: whether this is the last transaction; an epoch has one
+        #: whether this is the last transaction; an epoch has only one
         self._has_ended = context.owes_nothing
 
     def write_batch(self, values: list[Any], timestamps: list[int] | None) -> None:
-        """Sends records in order."""
+        """Send records in order."""
         self._write(values, timestamps)
 
     def write_columns(self, data: ColumnData, rowtimes: Any) -> None:
-        """Sends records that are columns."""
+        """Send records that are columns."""
         self._write(data, None if rowtimes is None else rowtimes.tolist())
 
     def _write(self, records: list[Any] | ColumnData, timestamps: list[int] | None) -> None:
@@ -132,7 +132,7 @@ class TransactionalWriter(SinkWriter[Any, KafkaCommittable]):
             _log.info("fenced the transactional ids of earlier runs: %s", ", ".join(fenced))
 
     def flush(self, end_of_input: bool) -> None:
-        """Waits until Kafka has all records; ends what earlier runs have left, even when there were none."""
+        """Wait until Kafka has all records, and end the transactions of earlier runs even if there were no records."""
         self._has_ended = self._has_ended or end_of_input
         if self._looks < LOOKS:
             self._end_former()
@@ -144,7 +144,7 @@ class TransactionalWriter(SinkWriter[Any, KafkaCommittable]):
                 raise self._explained(error) from error
 
     def prepare_commit(self) -> list[KafkaCommittable]:
-        """Leaves the transaction open and hands out what ends it."""
+        """Leave the transaction open, and return the committable that ends it."""
         entry = self._open
         wanted = self._pool.waiting if entry is None else [self._names.id_of(entry[0]), *self._pool.waiting]
         states = self._brokers.describe(wanted)
@@ -170,12 +170,12 @@ class TransactionalWriter(SinkWriter[Any, KafkaCommittable]):
         return KafkaCommittable(key, topic, partition, offset, self._records, self._since)
 
     def snapshot_state(self, checkpoint_id: int) -> list[WriterState]:
-        """Every writer will have those of all."""
+        """Return the state of this writer; a restored writer gets the states of all."""
         self._since = checkpoint_id
         return [WriterState(self._names.job, self._pool.unseen)]
 
     def close(self) -> None:
-        """Aborts the transaction that was not prepared."""
+        """Abort the transaction if it was not prepared."""
         entry, spare, self._open, self._spare = self._open, self._spare, None, None
         if entry is not None:
             entry[1].abort()
@@ -185,7 +185,7 @@ class TransactionalWriter(SinkWriter[Any, KafkaCommittable]):
         self._brokers.close()
 
     def _explained(self, error: PenstockError) -> PenstockError:
-        """The error, or one that says that the transaction was ended by somebody else."""
+        """Return the error, or a more specific one if the transaction is not open any more."""
         if self._open is None:
             return error
         transactional_id = self._names.id_of(self._open[0])
@@ -195,7 +195,7 @@ class TransactionalWriter(SinkWriter[Any, KafkaCommittable]):
     def _ended(
         self, transactional_id: str, state: TransactionState | None, cause: PenstockError | None = None
     ) -> PenstockError:
-        """What to raise for a transaction that is not open any more. Its records will be written again."""
+        """Return the error for a transaction that is not open any more. Its records will be written again."""
         if state is not None and state.timeout_ms == FENCED_TIMEOUT_MS:
             return PrefixTakenError(
                 f"the transactional id {transactional_id} of a Kafka sink was taken over by a later run: another job "

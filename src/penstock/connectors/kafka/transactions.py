@@ -1,21 +1,21 @@
-"""The transactions of an exactly-once Kafka sink: who owns which, how one ends, and why no record is lost or doubled.
+"""The transactions of an exactly-once Kafka sink: who owns them, how they end, and why no record is lost or duplicated.
 
-Kafka's transaction coordinator keeps one transaction for each *transactional id*. `InitProducerId` on an id answers
-with a producer id and an *epoch* that is higher each time, and aborts what was open under the id. From then on nobody
+Kafka's transaction coordinator keeps one transaction per *transactional id*. `InitProducerId` on an id returns a
+producer id and an *epoch* that is higher each time, and aborts the open transaction of the id. From then on no producer
 can write or end anything with an earlier epoch. Penstock's rules build on this alone:
 
-**One transaction for each epoch.** A writer begins each transaction with a producer of its own, so a pair of producer
-id and epoch names one transaction for ever. librdkafka's way of one producer for many transactions would not do: after
-a failure nobody could tell whether the open transaction of a pair is the one that the checkpoint names.
+**One transaction per epoch.** A writer begins each transaction with a new producer, so a pair of producer id and epoch
+identifies one transaction permanently. librdkafka's approach of one producer for many transactions would not do: after
+a failure it would be unknown whether the open transaction of a pair is the one that the checkpoint names.
 
-**Prepare.** At a barrier the writer flushes. The broker then has all records, and the coordinator says under which pair
-(`DescribeTransactions`: it is the owner of that truth, and it also says that the transaction has not timed out). The
-pair is the committable. The producer is dropped without a word, and the transaction stays open.
+**Prepare.** At a barrier the writer flushes. The broker then has all records, and the coordinator returns their pair
+(`DescribeTransactions`: the coordinator is the authority, and it also confirms that the transaction has not timed out).
+The pair is the committable. The producer is dropped without notifying the broker, and the transaction stays open.
 
-**Commit.** Whoever holds the committable asks the coordinator to end it (`EndTxn`). So the first commit and one after
-any failure, on any machine, are the same request. Its answers:
+**Commit.** Any holder of the committable asks the coordinator to end the transaction (`EndTxn`). So the first commit
+and one after any failure, on any machine, are the same request. Its answers:
 
-| answer | state of the coordinator | what it means |
+| answer | state of the coordinator | meaning |
 | --- | --- | --- |
 | none | open, or committed under this pair | committed now, or before |
 | concurrent transactions | its markers are being written | ask again |
@@ -23,44 +23,45 @@ any failure, on any machine, are the same request. Its answers:
 | invalid state | aborted under this pair | the log decides |
 | unknown producer | the coordinator has forgotten the id (7 days, `transactional.id.expiration.ms`) | the log decides |
 
-`EndTxn` is sent in version 0. From version 5 on each end raises the epoch, and a second commit would not be told from
-one that comes too late; the broker goes by the version of the request.
+`EndTxn` is sent in version 0. From version 5 on each end raises the epoch, and a second commit could not be
+distinguished from one that comes too late; the broker goes by the version of the request.
 
-**The log decides.** A transaction ends in every partition that it wrote to with a *marker*, which says commit or abort.
-It is what readers go by. The committable holds an offset of one partition that is before the marker. The first marker
-of this producer from there on is that of the transaction: committed, which is fine, or aborted: its records are lost,
-and `TransactionLostError` says so. If there is no marker, because the records are older than the topic keeps them,
-nobody can tell, and that is an error of its own.
+**The log decides.** A transaction ends in every partition that it wrote to with a commit or abort *marker*, which
+readers go by. The committable holds an offset of one partition that precedes the marker. The first marker of this
+producer from there on belongs to the transaction: either committed, which is fine, or aborted: its records are lost,
+and `TransactionLostError` is raised. If the log has no marker, because the records are older than the topic keeps them,
+the outcome is unknown, and that is an error of its own.
 
 **Names.** An id consists of the prefix, the job, the operator, the subtask, its attempt, the run of the task, and a
-number: no two runs ever use the same id, so no run can abort what another one has prepared. Within a run numbers are
-used again (the coordinator keeps each id for days), by this rule: the transaction under the number was seen committed
-as of a snapshot, and one that was prepared for that snapshot, or a later one, is committed, too. Then a checkpoint is
-complete that does not name the first any more. A job that begins from an older checkpoint, or a savepoint, gets
-"fenced" and looks into the log.
+number: no two runs ever use the same id, so no run can abort a transaction that another one has prepared. Within a run
+numbers are reused (the coordinator keeps each id for days) by this rule: the transaction under the number was seen
+committed as of a snapshot, and a transaction that was prepared for that snapshot, or a later one, is also committed.
+Then a completed checkpoint no longer names the first transaction. A job that starts from an older checkpoint, or a
+savepoint, gets "fenced" and looks into the log.
 
-**What is left.** A run that died leaves its open transaction, and with it perhaps some that it had prepared. While they
-are open, readers that read committed records only wait. So a writer, before its first transaction, ends those that
+**Leftovers.** A run that died leaves its open transaction, and perhaps some that it had prepared. While they are open,
+readers of committed records only wait. Therefore a writer, before its first transaction, ends the transactions that
 belong to no snapshot:
 
-- of its own operator, whose snapshots it has: of its job, those of earlier attempts; of jobs that this one continues
-  (`forerunners`, and those whose state it has), all. Of other jobs with this prefix, all, but only in its first
-  attempt: one that goes on beside its successor, because all others think it dead, must not take over from that. Of a
-  subtask beyond today's parallelism one of today's takes care.
-- but for those that the restored checkpoint names. Every writer's snapshot lists what it has prepared and not seen
-  committed, and every writer gets the lists of all (`Sink.shares_writer_state`). So a writer knows them even when the
-  subtask that is to commit one has not begun yet.
+- of its own operator, whose snapshots it has: for its own job, the transactions of earlier attempts; for jobs that this
+  one continues (`forerunners`, and jobs whose state it has), all. For other jobs with this prefix, all, but only in its
+  first attempt: a job that keeps running beside its successor, because all others think it dead, must not take over
+  from the successor. Transactions of a subtask beyond the current parallelism are the responsibility of one of the
+  current subtasks.
+- except the transactions that the restored checkpoint names. Every writer's snapshot lists the transactions that it has
+  prepared and not seen committed, and every writer gets the lists of all (`Sink.shares_writer_state`). So a writer
+  knows them even if the subtask that is to commit one has not started yet.
 
-It ends them by `InitProducerId`, which also fences a run that is still alive. It fences those ids, too, that such a run
-may still begin a transaction with, once: their time-out of `FENCED_TIMEOUT_MS` marks them. A run may, at the worst
-moment, take a new id after that. So the writer looks once more at its next barrier. What even then escapes times out:
-it is in no checkpoint, so nothing is lost, and readers wait for that long.
+It ends them by `InitProducerId`, which also fences a run that is still alive. It also fences, once, the ids that such a
+run may still use for a transaction: their timeout of `FENCED_TIMEOUT_MS` marks them. A run may, at the worst moment,
+take a new id after that. So the writer looks once more at its next barrier. A transaction that escapes even then times
+out: no checkpoint names it, so nothing is lost, and readers wait for that long.
 
-A savepoint beside a running job names a transaction that the next checkpoint commits. If the job fails before, the
-writers end it: its records are written again, and readers shall not wait until it times out. A job that begins from
-this very savepoint finds it aborted, and says so.
+A savepoint of a running job names a transaction that the next checkpoint commits. If the job fails before that, the
+writers end it: its records are written again, and readers should not wait until it times out. A job that starts from
+this very savepoint finds it aborted, and raises an error.
 
-**Two jobs with one prefix.** The one that begins later fences the other, whose next barrier or commit is an error.
+**Two jobs with one prefix.** The job that starts later fences the other, whose next barrier or commit fails.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ from typing import Final, NamedTuple, Protocol
 from penstock.base.errors import PenstockError
 from penstock.core.connector import SinkWriterContext
 
-#: The time-out that tells an id that was fenced from one that a run may use.
+#: The timeout that distinguishes a fenced id from one that a run may use.
 FENCED_TIMEOUT_MS: Final = 1001
 ONGOING: Final = "Ongoing"
 EMPTY: Final = "Empty"
@@ -82,23 +83,23 @@ COMMITTED: Final = "CompleteCommit"
 
 
 class TransactionLostError(PenstockError, RuntimeError):
-    """Records of a checkpoint can never be seen: their transaction was aborted. Another attempt does not help."""
+    """Records of a checkpoint can never become visible: their transaction was aborted. Retrying does not help."""
 
     suppresses_restart = True
 
 
 class TransactionUnknownError(PenstockError, RuntimeError):
-    """Nobody can tell any more whether a transaction was committed."""
+    """It can no longer be determined whether a transaction was committed."""
 
     suppresses_restart = True
 
 
 class TransactionEndedError(PenstockError, RuntimeError):
-    """A transaction was ended by somebody else before it was prepared; its records are written again."""
+    """A transaction ended before it was prepared; its records are written again."""
 
 
 class ProducerKey(NamedTuple):
-    """Names one transaction for ever."""
+    """Identifies one transaction permanently."""
 
     transactional_id: str
     producer_id: int
@@ -110,12 +111,12 @@ class KafkaCommittable:
     """A prepared transaction.
 
     Attributes:
-        key: which one.
-        topic: one of those that it wrote to.
-        partition: one of that topic.
-        offset: an offset in the partition that is before the transaction's marker.
-        records: how many it holds.
-        since: the snapshot before it; 0 for none.
+        key: identifies the transaction.
+        topic: a topic that it wrote to.
+        partition: a partition of that topic that it wrote to.
+        offset: an offset in the partition, not after the transaction's marker.
+        records: the number of its records.
+        since: the snapshot before it; 0 if it is the first.
     """
 
     key: ProducerKey
@@ -128,7 +129,7 @@ class KafkaCommittable:
 
 @dataclass(frozen=True, slots=True)
 class WriterState:
-    """What a snapshot holds of a writer: its job, and what it had prepared and not seen committed by then."""
+    """The state of a writer in a snapshot: its job, and the transactions prepared and not seen committed by then."""
 
     job: str
     prepared: list[ProducerKey]
@@ -136,7 +137,7 @@ class WriterState:
 
 @dataclass(frozen=True, slots=True)
 class TransactionState:
-    """What the coordinator knows of a transactional id."""
+    """The coordinator's state of a transactional id."""
 
     state: str
     producer_id: int
@@ -146,39 +147,39 @@ class TransactionState:
 
 
 class Brokers(Protocol):
-    """What is asked of a cluster about transactions. All calls wait, and try again what may succeed later."""
+    """Requests about transactions to a cluster. All calls wait for an answer, and retry transient errors."""
 
     def list_transactions(self, prefix: str) -> dict[str, str]:
-        """The state of each transactional id that begins so; at least of those that are ONGOING or EMPTY."""
+        """Return the state of each transactional id with this prefix, at least of the ONGOING or EMPTY ones."""
         ...
 
     def describe(self, transactional_ids: Iterable[str]) -> dict[str, TransactionState]:
-        """What the coordinators know of these; those that they do not know are missing."""
+        """Return the coordinators' states of these ids, omitting unknown ones."""
         ...
 
     def end_offset(self, topic: str, partition: int) -> int:
-        """The offset after the last record of a partition."""
+        """Return the offset after the last record of a partition."""
         ...
 
     def fence(self, transactional_id: str) -> None:
-        """Abort what is open under an id; whoever uses it cannot go on."""
+        """Abort the open transaction of an id, and fence its producer."""
         ...
 
     def commit(self, key: ProducerKey) -> bool:
-        """Commit a transaction; False if the coordinator refuses for good."""
+        """Commit a transaction; return False if the coordinator refuses for good."""
         ...
 
     def find_marker(self, committable: KafkaCommittable) -> bool | None:
-        """Whether the log says committed; None if it does not say."""
+        """Return whether the transaction's marker in the log is a commit; None if the log has no marker."""
         ...
 
     def close(self) -> None:
-        """Release what is held."""
+        """Release all resources."""
         ...
 
 
 class TransactionName(NamedTuple):
-    """What a transactional id says."""
+    """The parts of a transactional id."""
 
     job: str
     operator: str
@@ -190,7 +191,7 @@ class TransactionName(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TransactionNames:
-    """The transactional ids of one writer, and those of others that it looks after."""
+    """The transactional ids of one writer, and of the earlier runs that it cleans up after."""
 
     prefix: str
     job: str
@@ -204,7 +205,7 @@ class TransactionNames:
 
     @staticmethod
     def of(context: SinkWriterContext, prefix: str) -> TransactionNames:
-        """The names for a writer with that context."""
+        """Return the names for a writer with that context."""
         return TransactionNames(
             prefix,
             _digest(context.job_id),
@@ -217,15 +218,15 @@ class TransactionNames:
         )
 
     def continuing(self, jobs: Iterable[str]) -> TransactionNames:
-        """The same names for a writer whose state comes from these jobs."""
+        """Return the same names for a writer whose state comes from these jobs."""
         return replace(self, forerunners=self.forerunners | (frozenset(jobs) - {self.job}))
 
     def id_of(self, number: int) -> str:
-        """A transactional id of this writer."""
+        """Return a transactional id of this writer."""
         return f"{self.prefix}-{self.job}-{self.operator}-{self.subtask}-{self.attempt}-{self.run}-{number}"
 
     def parse(self, transactional_id: str) -> TransactionName | None:
-        """What an id says; None if no sink with this prefix made it."""
+        """Parse an id; return None if no sink with this prefix created it."""
         pattern = rf"{re.escape(self.prefix)}-([0-9a-f]{{12}})-([0-9a-f]{{8}})-(\d+)-(\d+)-([0-9a-f]{{12}})-(\d+)"
         match = re.fullmatch(pattern, transactional_id)
         if match is None:
@@ -234,7 +235,7 @@ class TransactionNames:
         return TransactionName(job, operator, int(subtask), int(attempt), run, int(number))
 
     def is_of_former(self, transactional_id: str) -> bool:
-        """Whether an id is one of a run before this one that this writer looks after."""
+        """Return whether an id belongs to an earlier run that this writer cleans up after."""
         name = self.parse(transactional_id)
         if name is None or name.operator != self.operator or name.subtask % self.parallelism != self.subtask:
             return False
@@ -243,13 +244,13 @@ class TransactionNames:
         return name.job in self.forerunners or not self.attempt
 
     def is_of_job(self, transactional_id: str) -> bool:
-        """Whether an id is one of this job and operator."""
+        """Return whether an id belongs to this job and operator."""
         name = self.parse(transactional_id)
         return name is not None and (name.job, name.operator) == (self.job, self.operator)
 
 
 def end_former(brokers: Brokers, names: TransactionNames, kept: frozenset[ProducerKey]) -> list[str]:
-    """End the transactions of former runs, but for those in `kept`, and fence the runs. Returns the ids fenced."""
+    """End the transactions of earlier runs, except those in `kept`, and fence the runs. Returns the fenced ids."""
     listed = brokers.list_transactions(f"{names.prefix}-")
     open_ids = [i for i, state in listed.items() if state in (ONGOING, EMPTY) and names.is_of_former(i)]
     fenced: list[str] = []
@@ -266,15 +267,15 @@ def end_former(brokers: Brokers, names: TransactionNames, kept: frozenset[Produc
 class _Prepared:
     key: ProducerKey
     number: int
-    #: the how-manieth snapshot of the writer it was prepared for
+    #: the ordinal of the writer's snapshot that it was prepared for
     snapshot: int
-    #: the snapshot as of which it was seen committed
+    #: the ordinal of the first snapshot that saw it committed
     seen: int | None = None
 
 
 @dataclass(slots=True)
 class NumberPool:
-    """The numbers of one writer: which may name a transaction now. See the module's text."""
+    """The transaction numbers of one writer, and which of them are free. See the module docstring."""
 
     _free: list[int] = field(default_factory=list)
     _prepared: list[_Prepared] = field(default_factory=list)
@@ -282,14 +283,14 @@ class NumberPool:
     _snapshots: int = 0
 
     def take(self) -> int:
-        """A number that no snapshot needs."""
+        """Return a number that no snapshot needs."""
         if self._free:
             return self._free.pop(0)
         self._next += 1
         return self._next - 1
 
     def at_snapshot(self, states: Mapping[str, TransactionState]) -> None:
-        """A snapshot begins, for which nothing is prepared yet; `states` has those of `waiting`."""
+        """Begin a snapshot, before anything is prepared for it; `states` covers the ids in `waiting`."""
         self._snapshots += 1
         newest = -1
         for entry in self._prepared:
@@ -301,17 +302,17 @@ class NumberPool:
         self._prepared = [entry for entry in self._prepared if entry not in done]
 
     def prepared(self, key: ProducerKey, number: int) -> None:
-        """A transaction was prepared for the present snapshot."""
+        """Note a transaction that was prepared for the current snapshot."""
         self._prepared.append(_Prepared(key, number, self._snapshots))
 
     @property
     def waiting(self) -> list[str]:
-        """The ids whose numbers are in use for what was prepared."""
+        """The ids of prepared transactions whose numbers are not free yet."""
         return [entry.key.transactional_id for entry in self._prepared]
 
     @property
     def unseen(self) -> list[ProducerKey]:
-        """What was prepared and not seen committed."""
+        """The transactions that were prepared and not seen committed."""
         return [entry.key for entry in self._prepared if entry.seen is None]
 
 

@@ -1,4 +1,4 @@
-"""Writes records straight to Kafka: at least once, or without a guarantee."""
+"""Writes records to Kafka without transactions: at least once, or without a guarantee."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from penstock.core.connector import SinkWriter, SinkWriterContext
 
 
 class Messenger(Protocol):
-    """What a writer sends messages by."""
+    """Sends a writer's messages."""
 
     def send(self, messages: Messages) -> None:
-        """Hand messages over in order; waits while there are too many."""
+        """Send messages in order, waiting while the queue is full."""
         ...
 
     def flush(self) -> None:
-        """Wait until all are taken."""
+        """Wait until all messages are accepted."""
         ...
 
     def partitions_of(self, topic: str) -> int:
-        """How many partitions a topic has."""
+        """Return the number of partitions of a topic."""
         ...
 
     def leave(self) -> None:
-        """Forget what was not sent, and close the connections."""
+        """Discard unsent messages, and close the connections."""
         ...
 
 
 class MessageMaker:
-    """Makes messages of the records of one subtask, and counts them under Flink's names."""
+    """Converts the records of one subtask to messages, and counts them under Flink's names."""
 
     def __init__(self, context: SinkWriterContext, schema: KafkaRecordSerializationSchema[Any]) -> None:
         self._count = context.count
@@ -43,7 +43,7 @@ class MessageMaker:
             schema.partitioner.open(context.subtask_index, context.parallelism)
 
     def make(self, records: Sequence[Any] | ColumnData, timestamps: list[int] | None, messenger: Messenger) -> Messages:
-        """The messages of records."""
+        """Convert records to messages."""
 
         def partitions_of(topic: str) -> int:
             if topic not in self._partitions:
@@ -56,12 +56,12 @@ class MessageMaker:
         return messages
 
     def on_failure(self) -> None:
-        """Messages were not delivered."""
+        """Count a failed delivery."""
         self._count("numRecordsSendErrors")
 
     @contextmanager
     def counting_failures(self) -> Iterator[None]:
-        """Within this, messages may not be delivered."""
+        """Count failed deliveries within the context."""
         try:
             yield
         except OperationError:
@@ -70,13 +70,13 @@ class MessageMaker:
 
 
 class KafkaWriter(SinkWriter[Any, Any]):
-    """Sends each record as soon as it comes.
+    """Sends each record as soon as it arrives.
 
     Args:
-        context: what hosts the writer.
-        schema: what makes messages of records.
-        messenger: sends them.
-        waits: whether a checkpoint waits until Kafka has taken what came before it.
+        context: the context of the writer's task.
+        schema: converts records to messages.
+        messenger: sends the messages.
+        waits: whether a checkpoint waits until Kafka has accepted all earlier records.
     """
 
     def __init__(
@@ -91,11 +91,11 @@ class KafkaWriter(SinkWriter[Any, Any]):
         self._waits = waits
 
     def write_batch(self, values: list[Any], timestamps: list[int] | None) -> None:
-        """Sends records in order."""
+        """Send records in order."""
         self._write(values, timestamps)
 
     def write_columns(self, data: ColumnData, rowtimes: Any) -> None:
-        """Sends records that are columns."""
+        """Send records that are columns."""
         self._write(data, None if rowtimes is None else rowtimes.tolist())
 
     def _write(self, records: list[Any] | ColumnData, timestamps: list[int] | None) -> None:
@@ -104,11 +104,11 @@ class KafkaWriter(SinkWriter[Any, Any]):
             self._messenger.send(messages)
 
     def flush(self, end_of_input: bool) -> None:
-        """Waits until Kafka has all, unless nothing is guaranteed and more will come."""
+        """Wait until Kafka has all records; without a guarantee, only at the end of the input."""
         if self._waits or end_of_input:
             with self._maker.counting_failures():
                 self._messenger.flush()
 
     def close(self) -> None:
-        """Forgets what was not sent."""
+        """Discard unsent messages."""
         self._messenger.leave()

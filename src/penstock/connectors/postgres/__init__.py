@@ -1,1 +1,1 @@
-"""PostgreSQL by psycopg 3: sinks, sources and look-ups under the names of Flink's JDBC connector, and its changes."""
+"""PostgreSQL through psycopg 3: sinks, sources and lookups named as in Flink's JDBC connector, and CDC."""

@@ -1,4 +1,4 @@
-"""Connections to PostgreSQL, and what SQL text is made of."""
+"""Connections to PostgreSQL, and helpers for building SQL text."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: parameters of JDBC's URLs that libpq has under other names
+#: JDBC URL parameters that have other names in libpq
 _RENAMED: Final = {
     "user": "user",
     "password": "password",
@@ -33,9 +33,9 @@ _RENAMED: Final = {
     "options": "options",
 }
 _SERVER_TYPES: Final = {"primary": "read-write", "master": "read-write", "secondary": "standby", "any": "any"}
-#: parameters that say how the driver in Java works, which has no meaning here
+#: parameters that tune the Java driver and have no meaning here
 _OF_JAVA: Final = frozenset({"reWriteBatchedInserts", "defaultRowFetchSize", "prepareThreshold", "stringtype"})
-#: What a connection has unless its URL says otherwise. A peer that is gone is noticed within a minute or so.
+#: Connection parameters that apply unless the URL sets them. A dead peer is noticed within about a minute.
 _DEFAULTS: Final = {
     "connect_timeout": "10",
     "application_name": "penstock",
@@ -44,10 +44,10 @@ _DEFAULTS: Final = {
     "keepalives_count": "3",
     "tcp_user_timeout": "60000",
 }
-#: How long a process that stands still in the middle of a transaction may hold its locks.
+#: How long a process that stalls in the middle of a transaction may hold its locks.
 IDLE_IN_TRANSACTION_MS: Final = 60_000
 RETRY_PAUSE_S: Final = 1.0
-#: The hosts of a URL with their ports: names, addresses, or directories of sockets in %2F form.
+#: The hosts of a URL with their ports: names, addresses, or socket directories in %2F form.
 _HOST: Final = r"(?:\[[0-9a-fA-F:.%]*\]|[\w.%~-]*)(?::\d*)?"
 _HOSTS: Final = re.compile(rf"{_HOST}(?:,{_HOST})*")
 _SCHEME: Final = re.compile(r"(?:jdbc:)?[a-z][a-z0-9+.-]{0,20}(?:://|:)")
@@ -55,7 +55,7 @@ _OLDEST: Final = 140_000
 
 
 def driver() -> Any:
-    """The package psycopg.
+    """Import and return psycopg.
 
     Raises:
         ConfigurationError: if it is not installed.
@@ -71,12 +71,12 @@ def driver() -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a database is, and who connects to it. What is shown of it has no password.
+    """The address of a database, with the user who connects. Its printed form does not include the password.
 
     Attributes:
-        url: `postgresql://…`, as libpq takes it, or the same as JDBC writes it, `jdbc:postgresql://…`.
-        user: goes before what the URL says; None for that.
-        password: the same.
+        url: `postgresql://…`, as in libpq, or `jdbc:postgresql://…`, as in JDBC.
+        user: overrides the user in the URL; None to keep that.
+        password: likewise.
     """
 
     url: str
@@ -92,14 +92,14 @@ class Address:
 
     @property
     def shown(self) -> str:
-        """Host, port and database."""
+        """The host, port and database."""
         return self._place()
 
     def _place(self) -> str:
-        """Host, port and database, without who connects.
+        """Return the host, port and database, without credentials.
 
         Raises:
-            ConfigurationError: if the URL is malformed. The error quotes nothing that may be a part of a password.
+            ConfigurationError: if the URL is malformed. The error quotes nothing that may be part of a password.
         """
         authority, slash, path = self.conninfo().partition("://")[2].partition("/")
         host, database = authority.rpartition("@")[2].partition("?")[0], path.partition("?")[0]
@@ -111,10 +111,10 @@ class Address:
         return host + slash + database
 
     def conninfo(self) -> str:
-        """The URL for libpq.
+        """Return the URL for libpq.
 
         Raises:
-            ConfigurationError: if it is none of PostgreSQL.
+            ConfigurationError: if it is not a PostgreSQL URL.
         """
         if self.url.startswith(("postgresql://", "postgres://")):
             return self.url
@@ -129,7 +129,7 @@ class Address:
         return plain + ("?" + "&".join(parameters) if parameters else "")
 
     def keywords(self, **more: Any) -> dict[str, Any]:
-        """What goes with `conninfo` to psycopg."""
+        """Return the keyword arguments that psycopg needs besides `conninfo`."""
         said = urlsplit(self.conninfo()).query
         found: dict[str, Any] = {key: value for key, value in _DEFAULTS.items() if f"{key}=" not in said}
         if self.user is not None:
@@ -140,7 +140,7 @@ class Address:
 
 
 def _parameter(key: str, value: str) -> list[str]:
-    """A parameter of JDBC as those of libpq."""
+    """Translate a JDBC parameter into libpq parameters."""
     if key in _OF_JAVA:
         return []
     if key == "currentSchema":
@@ -158,7 +158,7 @@ def _parameter(key: str, value: str) -> list[str]:
 
 
 def connect(address: Address, **more: Any) -> psycopg.Connection[Any]:
-    """A connection that commits each statement unless told otherwise."""
+    """Open a connection in autocommit mode."""
     psycopg = driver()
     connection = psycopg.connect(address.conninfo(), autocommit=True, **address.keywords(**more))
     try:
@@ -166,7 +166,7 @@ def connect(address: Address, **more: Any) -> psycopg.Connection[Any]:
         if version < _OLDEST:
             raise UnsupportedError(f"{address.shown} is PostgreSQL {version // 10_000}: connectors need 14 or newer")
         connection.execute(f"SET idle_in_transaction_session_timeout = {IDLE_IN_TRANSACTION_MS}")
-        # A role or a database may set it off, and then a backslash would end a quoted text in another place.
+        # A role or a database may turn it off, and then a backslash would change where a quoted text ends.
         connection.execute("SET standard_conforming_strings = on")
     except BaseException:
         connection.close()
@@ -175,7 +175,7 @@ def connect(address: Address, **more: Any) -> psycopg.Connection[Any]:
 
 
 class Link:
-    """A connection that is made when it is needed, and made again after it broke."""
+    """A connection that is opened on demand, and reopened after it breaks."""
 
     def __init__(self, address: Address, **more: Any) -> None:
         self.address = address
@@ -183,22 +183,22 @@ class Link:
         self._connection: psycopg.Connection[Any] | None = None
 
     def get(self) -> psycopg.Connection[Any]:
-        """The connection."""
+        """Return the connection, opening it if needed."""
         if self._connection is None or self._connection.closed:
             self._connection = connect(self.address, **self._more)
         return self._connection
 
     def close(self) -> None:
-        """Close it, if there is one."""
+        """Close the connection, if there is one."""
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
 
     def retrying(self, retries: int, work: Callable[[psycopg.Connection[Any]], T]) -> T:
-        """What `work` returns, tried again when the server is not there, went away or chose it as a deadlock's victim.
+        """Return the result of `work`; retry if the server is unreachable, disconnects or aborts it in a deadlock.
 
         Raises:
-            OperationError: after so many retries; it names the server.
+            OperationError: if the last retry fails; the message names the server.
         """
         errors = driver()
         for attempt in range(retries + 1):
@@ -216,29 +216,29 @@ class Link:
 
 
 def quoted(name: str) -> str:
-    """A name as SQL has it, whatever is in it."""
+    """Quote a name for SQL; it may contain any character."""
     return '"' + name.replace('"', '""') + '"'
 
 
 def quoted_path(path: str) -> str:
-    """`schema.table`, or `table`, with each name in quotes; names that are in quotes already stay."""
+    """Quote each name in `schema.table` or `table`; names already in quotes stay unchanged."""
     return ".".join(quoted(name) for name in split_path(path))
 
 
 def split_path(path: str) -> list[str]:
-    """The names of a path. A point within quotes belongs to its name."""
+    """Split a path into its names. A dot within quotes belongs to the name."""
     parts = re.findall(r'(?:"(?:[^"]|"")*"|[^."])+|(?=\.\.)|^(?=\.)|(?<=\.)$', path)
     return [part[1:-1].replace('""', '"') if part.startswith('"') else part for part in parts]
 
 
 def quoted_list(names: Sequence[str]) -> str:
-    """Names with commas between."""
+    """Quote names and join them with commas."""
     return ", ".join(map(quoted, names))
 
 
 @contextlib.contextmanager
 def naming(what: str) -> Iterator[None]:
-    """Errors of the server say what it was asked for. Those of a lost connection go through as they are."""
+    """Prefix the server's errors with the operation `what`. Errors of a lost connection pass through unchanged."""
     errors = driver()
     try:
         yield

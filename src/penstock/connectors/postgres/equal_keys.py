@@ -1,8 +1,8 @@
-"""Compares the types of keys here and in the database: do keys that differ here always differ there?
+"""Compares key types here and in the database: do keys that differ here always differ there?
 
-A column of the database may hold less than the written value: fewer digits of a number or a moment, a text
-without its trailing spaces. Or it compares less: citext ignores case, a uuid in capitals is the same uuid. Two keys of
-a batch then become one row.
+A database column may store less than the written value: fewer digits of a number or a timestamp, or a text without its
+trailing spaces. Or its comparison ignores differences: citext ignores case, and a uuid in capitals is the same uuid.
+Two keys of a batch then become one row.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ _DIGITS_OF_SERVER: Final = 6
 
 
 def has_exact_keys(connection: psycopg.Connection[Any], table: str, key: Sequence[tuple[str, pa.DataType]]) -> bool:
-    """Whether the key columns of a table keep apart all values of these types.
+    """Return whether the key columns of a table keep all values of these types distinct.
 
     Args:
-        connection: to the database.
+        connection: a connection to the database.
         table: its quoted path.
         key: names and types of the key columns.
     """
@@ -42,7 +42,7 @@ def has_exact_keys(connection: psycopg.Connection[Any], table: str, key: Sequenc
 def _keeps_apart(kind: pa.DataType, stored: str, modifier: int, is_deterministic: bool) -> bool:
     types = pa.types
     if types.is_string(kind):
-        # varchar(n) drops trailing spaces above its length.
+        # varchar(n) drops trailing spaces beyond its length.
         return stored in ("text", "varchar") and modifier < 0 and is_deterministic
     if types.is_decimal(kind):
         return stored == "numeric" and (modifier < 0 or digits_of_numeric(modifier)[1] >= kind.scale)

@@ -1,4 +1,4 @@
-"""What sinks of PostgreSQL gather before it is written: rows, or parts that are columns (`ledger.Writing`)."""
+"""Write buffers of PostgreSQL sinks: they hold rows, or parts with columns (`ledger.Writing`)."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ if TYPE_CHECKING:
 
 
 class Gathered(ABC):
-    """Rows on their way, of one writer."""
+    """The buffered rows of one writer."""
 
     @abstractmethod
     def add(self, parts: Sequence[Any], count: int) -> None:
-        """Take parts, which hold so many rows."""
+        """Add parts that contain `count` rows in total."""
 
     def next_flush_ms(self) -> int | None:
-        """When rows have waited for as long as they may."""
+        """Return the time at which the buffered rows are due to be written; None if they have no deadline."""
         return None
 
     @abstractmethod
     def flush(self) -> None:
-        """Write what there is, if rows are written before a checkpoint is complete."""
+        """Write the buffered rows, unless they wait for a checkpoint to complete."""
 
     def take(self) -> list[HeldRows]:
-        """What a checkpoint is to hold."""
+        """Return the rows that a checkpoint must store."""
         return []
 
     @abstractmethod
@@ -40,7 +40,7 @@ class Gathered(ABC):
 
 
 class WrittenRows(Gathered):
-    """Written when it is enough, when it has waited long enough, and at every checkpoint."""
+    """Writes rows when the batch is full, when they have waited long enough, and at every checkpoint."""
 
     def __init__(
         self, context: SinkWriterContext, address: Address, options: JdbcExecutionOptions, writing: Writing
@@ -84,7 +84,7 @@ class WrittenRows(Gathered):
 
 
 class RowsToHold(Gathered):
-    """Held until a checkpoint takes them, for the ledger."""
+    """Holds rows for the ledger until a checkpoint stores them."""
 
     def __init__(self, run: str) -> None:
         self._run = run
@@ -104,14 +104,14 @@ class RowsToHold(Gathered):
         return [HeldRows(self._run, self._number, parts)]
 
     def flush(self) -> None:
-        """Nothing is written before a checkpoint is complete."""
+        """Do nothing: no row is written before a checkpoint is complete."""
 
     def close(self) -> None:
-        """There is no connection."""
+        """Do nothing, because this buffer does not connect."""
 
 
 class GatheringWriter(SinkWriter[Any, HeldRows]):
-    """Gathers what a subclass makes of records."""
+    """Buffers the rows that a subclass makes from records."""
 
     def __init__(self, gathered: Gathered) -> None:
         self._gathered = gathered

@@ -1,46 +1,48 @@
-"""Exactly once into PostgreSQL: what a sink holds until its checkpoint is complete, and the ledger of what it wrote.
+"""Exactly-once writes to PostgreSQL: rows are held until their checkpoint is complete, and a ledger records commits.
 
-Rows must not be seen before the checkpoint that covers them is complete, and must be written once, though nobody knows
-after a failure whether the commit got through. Two ways were weighed.
+Rows must stay invisible until the checkpoint that covers them is complete, and must be written exactly once, although
+after a failure it is unknown whether a commit succeeded. Two designs were considered.
 
-**PREPARE TRANSACTION** (what Flink's `JdbcExactlyOnceOptions` use, by XA). A writer inserts into an open transaction
-and prepares it at the barrier; the prepared transaction survives everything and is committed when the checkpoint is
-complete.
+**PREPARE TRANSACTION** (used by Flink's `JdbcExactlyOnceOptions`, through XA). A writer inserts into an open
+transaction and prepares it at the barrier; the prepared transaction survives any failure and is committed when the
+checkpoint is complete.
 
-- A prepared transaction holds its locks. The next transaction of the same writer that touches one of its keys waits
-  for it, in the thread that is to commit it: an upsert of the same key in two checkpoints stands still for ever.
-- It belongs to nobody. Of a job that is gone it stays, with its locks, and holds back VACUUM for the whole server. Who
-  may roll it back? A new attempt, if it knows every checkpoint and savepoint that may name it: as with part files
-  (`connectors/file/part_names.py`), but a forgotten file does no harm.
-- Committing twice gives "does not exist", which cannot be told from a transaction that an administrator rolled back.
-  So a loss would look like a success.
-- It is off in a server as it is installed (`max_prepared_transactions = 0`), and needs a restart to be turned on; many
-  who rent a server, or reach it through a pooler, cannot.
+- A prepared transaction holds its locks. If the writer's next transaction touches one of its keys, it waits for the
+  prepared one, in the very thread that should commit it: upserting the same key in two checkpoints blocks forever.
+- It has no owner. If its job disappears, it stays with its locks and holds back VACUUM for the whole server. Who may
+  roll it back? A new attempt may, if it knows every checkpoint and savepoint that may name it, as with part files
+  (`connectors/file/part_names.py`); but a forgotten file does no harm.
+- Committing twice fails with "does not exist", which is the same error as for a transaction that an administrator
+  rolled back. Data loss would look like success.
+- It is off by default (`max_prepared_transactions = 0`), and turning it on needs a server restart; many users who rent
+  a server, or reach it through a pooler, cannot do that.
 
-**A ledger.** The writer holds rows until the barrier and hands them out as a committable, which the checkpoint stores.
-When the checkpoint is complete, one transaction of the server writes the rows *and* notes in a table that it has done
-so. That is what is built.
+**A ledger.** The writer holds rows until the barrier and returns them as a committable, which the checkpoint stores.
+When the checkpoint is complete, one transaction writes the rows *and* records in a table that it did so. This design is
+implemented here.
 
-- *Twice.* A committable has a name: the run of its writer (a text that no two runs share) and a number. A transaction
-  that finds the name in the ledger does nothing. Rows and name are one transaction, so there is no moment between.
-- *Lost answers.* A commit whose answer was lost is tried again, and finds its name or not.
-- *Zombies.* A task that was given up and lives on may commit at the same time as its successor. The ledger's row of a
-  run is locked by the first; the second waits and then finds the name. Nothing later is written by the successor
-  before, since restored committables are committed before its writer begins. A zombie that stands still in the middle
-  of its transaction is ended by the server after `idle_in_transaction_session_timeout`, which every connection sets.
-- *Nothing is left behind.* Until the commit the server has nothing: no lock, no transaction, no staged row. What no
-  checkpoint completed goes with the process. There is nothing that anybody would have to roll back, and a savepoint
-  owns its rows, since they are in it.
-- *Order.* Rows of one key come to one run at a time, and what a run has prepared is committed in its order: at another
-  parallelism it goes to one subtask as a whole. All that was restored is committed before the new attempt has its first
-  checkpoint, which needs every task. So of two changes of a key the later one is committed later.
-- *Size.* The ledger does not rely on that order. It keeps all numbers of a run, as ranges: one that has committed 1 to
-  9000 is one row with `{[1,9001)}`. So it grows by a row a writer and attempt, not by checkpoints.
-- *A job that starts from an old savepoint* finds what the savepoint names as committed, whenever it was. Rows of the
-  ledger are never deleted by Penstock: delete those whose `committed_at` is older than every savepoint that you keep.
+- *Duplicates.* A committable is named by the run of its writer (a string that no two runs share) and a number. A
+  transaction that finds the name in the ledger does nothing. The rows and the name are written in the same transaction,
+  so neither exists without the other.
+- *Lost replies.* A commit whose reply was lost is retried, and the ledger shows whether it succeeded.
+- *Zombies.* A task that was given up but still runs may commit at the same time as its successor. The first of them
+  locks the run's row in the ledger; the second waits and then finds the name. The successor writes nothing newer before
+  that, since restored committables are committed before its writer begins. If a zombie stalls in the middle of its
+  transaction, the server ends it after `idle_in_transaction_session_timeout`, which every connection sets.
+- *No leftovers.* Until the commit, the server has no lock, no transaction and no staged row. Rows without a complete
+  checkpoint vanish with the process. Nothing ever needs to be rolled back, and a savepoint owns its rows because it
+  contains them.
+- *Order.* The rows of a key go to one run at a time, and the committables of a run are committed in order: at another
+  parallelism, all of them go to one subtask. All restored committables are committed before the first checkpoint of the
+  new attempt, which needs every task. So of two changes of a key, the later one is committed later.
+- *Size.* The ledger does not rely on that order. It stores all numbers of a run as ranges: a run that has committed 1
+  to 9000 is one row with `{[1,9001)}`. So the ledger grows by a row per writer and attempt, not per checkpoint.
+- *Old savepoints.* A job that starts from an old savepoint finds its committables in the ledger, however old they are.
+  Penstock never deletes rows of the ledger: delete the rows whose `committed_at` is older than every savepoint that you
+  keep.
 
-What it costs: the rows between two checkpoints are in memory, and in the checkpoint. A checkpoint a few seconds apart
-bounds that. For more than memory holds there is the sink that writes at once, with a statement that may be repeated.
+The cost: the rows between two checkpoints are kept in memory and in the checkpoint. Checkpoints every few seconds bound
+it. For more rows than fit into memory, use the sink that writes immediately, with an idempotent statement.
 """
 
 from __future__ import annotations
@@ -57,18 +59,18 @@ from penstock.core.connector import Committer, SinkWriterContext
 if TYPE_CHECKING:
     import psycopg
 
-#: What `pg_advisory_xact_lock` is told, so that two subtasks do not make the table at the same time.
+#: The key for `pg_advisory_xact_lock`, so that two subtasks do not create the table at the same time.
 _MAKING: Final = zlib.crc32(b"penstock ledger")
 
 
 @dataclass(frozen=True, slots=True)
 class HeldRows:
-    """A committable: what to write, under a name that only this has.
+    """A committable: rows to write, under a unique name.
 
     Attributes:
         run: the run of the writer.
-        number: from 1, counted by the run.
-        rows: whatever the sink's `Writing` takes.
+        number: counted from 1 within the run.
+        rows: in the form that the sink's `Writing` expects.
     """
 
     run: str
@@ -77,7 +79,7 @@ class HeldRows:
 
 
 def run_name(context: SinkWriterContext) -> str:
-    """The name of a run: no two jobs, operators, subtasks, attempts or doubles of a task share one."""
+    """Return the name of a run: no two jobs, operators, subtasks, attempts or duplicates of a task share one."""
     return f"{context.job_id}/{context.operator_id}/{context.subtask_index}/{context.run}"
 
 
@@ -85,14 +87,14 @@ class Writing(Protocol):
     """Writes rows within a transaction."""
 
     def prepare(self, connection: psycopg.Connection[Any]) -> None:
-        """Get a connection ready, outside of a transaction."""
+        """Prepare a connection, outside a transaction."""
 
     def run(self, connection: psycopg.Connection[Any], rows: Any) -> None:
-        """Write them, in a transaction that is open."""
+        """Write the rows, in an open transaction."""
 
 
 class LedgerCommitter(Committer[HeldRows]):
-    """Writes what is committed together with its name, each committable in one transaction."""
+    """Writes each committable together with its name, in one transaction each."""
 
     def __init__(self, address: Address, ledger_table: str, retries: int, writing: Writing) -> None:
         self._link = Link(address)

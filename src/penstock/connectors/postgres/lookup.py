@@ -1,4 +1,4 @@
-"""Rows of keys: many keys in one query, for look-up joins, and one after the other with a cache, for functions."""
+"""Looks up rows by key: many keys per query for lookup joins, and single keys with a cache for functions."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ from penstock.connectors.postgres.text_columns import (
 )
 from penstock.connectors.postgres.unrepresentable import FAIL, check_mode
 
-#: How often a query is tried again after the connection was lost.
+#: How often a query is retried after the connection was lost.
 _RETRIES: Final = 3
 
 
 class KeyLookup:
-    """Finds the rows of many keys by one query, as columns.
+    """Finds the rows of many keys with one query, as columns.
 
     Args:
-        address: the database.
+        address: the database's address.
         table: its path.
-        columns: of the rows.
-        key: the columns of keys.
-        conditions: only rows for which all are true.
-        retries: how often a query is tried again after the connection was lost.
-        unrepresentable: what to do with values that a type cannot hold, see `unrepresentable.py`.
+        columns: the columns to return.
+        key: the key columns.
+        conditions: SQL conditions that all rows must satisfy.
+        retries: how often a query is retried after the connection was lost.
+        unrepresentable: how to read values that a type cannot hold, see `unrepresentable.py`.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class KeyLookup:
         self._connection: Any = None
 
     def find(self, keys: Sequence[pa.Array]) -> tuple[pa.RecordBatch, pa.Array]:
-        """The rows of these keys, a column for each, and for each row the number of its key, which never goes down."""
+        """Return the rows of the keys (an array per key column) and, for each row, its key's index, ascending."""
         literals = [array_literal(texts_of(column)) for column in keys]
         lines = self._link.retrying(self._retries, lambda connection: self._ask(connection, literals))
         count = len(self._columns)
@@ -103,12 +103,12 @@ class KeyLookup:
 
 @dataclass(frozen=True, slots=True)
 class LookupCache:
-    """How long rows of a key are remembered.
+    """How the rows of keys are cached.
 
     Attributes:
-        keys_max: how many keys; the one that was asked for longest ago leaves first.
-        expire_after_write_ms: for how long; None for ever.
-        holds_missing: whether it is remembered, too, that a key has no rows.
+        keys_max: the maximum number of keys; the least recently used key is evicted first.
+        expire_after_write_ms: how long an entry is valid; None for no expiry.
+        holds_missing: whether to cache keys without rows.
     """
 
     keys_max: int = 10_000
@@ -119,8 +119,8 @@ class LookupCache:
 class JdbcLookup:
     """Finds the rows of a key from within an asynchronous function (`AsyncDataStream`), with a cache.
 
-    It is pickled with the function that has it, and connects at the first question. Queries wait in one connection for
-    each other, and those that wait at the same time go as one.
+    It is pickled with the function that owns it, and connects at the first lookup. Queries run one at a time on a
+    single connection, and lookups that wait at the same time share a query.
 
         class Enrich(AsyncFunction):
             def __init__(self, customers):
@@ -133,12 +133,12 @@ class JdbcLookup:
                 self.customers.close()
 
     Args:
-        connection_options: where the database is.
-        table: a table, `schema.table` for one of another schema.
-        key: the columns of keys.
-        columns: those of the rows; all by default.
-        cache: what is remembered; None for nothing.
-        unrepresentable_values: what to do with values that a type cannot hold: `fail`, or `null`.
+        connection_options: the database's address and user.
+        table: a table; `schema.table` for one in another schema.
+        key: the key columns.
+        columns: the columns to return; all by default.
+        cache: the cache settings; None for no cache.
+        unrepresentable_values: how to read values that a type cannot hold: `fail`, or `null`.
     """
 
     def __init__(
@@ -166,7 +166,7 @@ class JdbcLookup:
         self._held: OrderedDict[Any, tuple[float, list[Row]]] = OrderedDict()
         self._wanted: dict[Any, asyncio.Future[list[Row]]] = {}
         self._asking: asyncio.Task[None] | None = None
-        #: how many keys were found in the cache, and how many asked for
+        #: the number of lookups answered from the cache, and of keys queried
         self.hits = 0
         self.asked = 0
 
@@ -178,7 +178,7 @@ class JdbcLookup:
         self._forget()
 
     async def rows(self, *key: Any) -> list[Row]:
-        """The rows of a key; none if one of its values is None."""
+        """Return the rows of a key; empty if one of its values is None."""
         if len(key) != len(self._key):
             raise ConfigurationError(f"keys of table {self._table} have {len(self._key)} values, not {len(key)}")
         if None in key:
@@ -253,7 +253,7 @@ class JdbcLookup:
             self._held.popitem(last=False)
 
     def close(self) -> None:
-        """Close the connection; for the function's own `close`."""
+        """Close the connection; call this from the function's own `close`."""
         lookup, self._lookup = self._lookup, None
         if lookup is not None:
             lookup.close()

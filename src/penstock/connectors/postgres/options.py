@@ -1,4 +1,4 @@
-"""How sinks of PostgreSQL connect and how they write: PyFlink's `JdbcConnectionOptions` and `JdbcExecutionOptions`."""
+"""Options of PostgreSQL sinks: PyFlink's `JdbcConnectionOptions` and `JdbcExecutionOptions`."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ LEDGER: Final = "penstock_commits"
 
 @dataclass(frozen=True, slots=True)
 class JdbcConnectionOptions:
-    """Where a database is, made by `JdbcConnectionOptionsBuilder`."""
+    """The address of a database and its user; built by `JdbcConnectionOptionsBuilder`."""
 
-    url: str = field(repr=False)  # it may have a password
+    url: str = field(repr=False)  # it may contain a password
     driver_name: str | None = None
     user_name: str | None = None
     password: str | None = field(default=None, repr=False)
 
     def get_db_url(self) -> str:
-        """The URL."""
+        """Return the URL."""
         return self.url
 
     def get_driver_name(self) -> str | None:
-        """The class of a driver in Java; PostgreSQL's, or None."""
+        """Return the class of the Java driver: PostgreSQL's, or None."""
         return self.driver_name
 
     def get_user_name(self) -> str | None:
-        """Who connects."""
+        """Return the user name."""
         return self.user_name
 
     def get_password(self) -> str | None:
-        """With which password."""
+        """Return the password."""
         return self.password
 
     def address(self) -> Address:
-        """The same for a connection."""
+        """Return the address to connect to."""
         return Address(self.url, self.user_name, self.password)
 
     class JdbcConnectionOptionsBuilder:
@@ -53,30 +53,30 @@ class JdbcConnectionOptions:
             self._password: str | None = None
 
         def with_url(self, url: str) -> JdbcConnectionOptions.JdbcConnectionOptionsBuilder:
-            """`jdbc:postgresql://HOST:PORT/DATABASE`, or `postgresql://…` with the parameters of libpq."""
+            """Set the URL: `jdbc:postgresql://HOST:PORT/DATABASE`, or `postgresql://…` with libpq parameters."""
             self._url = url
             return self
 
         def with_driver_name(self, driver_name: str) -> JdbcConnectionOptions.JdbcConnectionOptionsBuilder:
-            """The class of a driver in Java, for programs that say it: psycopg connects, whatever it is."""
+            """Set the Java driver class, for programs that name it: psycopg connects regardless."""
             self._driver_name = driver_name
             return self
 
         def with_user_name(self, user_name: str) -> JdbcConnectionOptions.JdbcConnectionOptionsBuilder:
-            """Who connects."""
+            """Set the user name."""
             self._user_name = user_name
             return self
 
         def with_password(self, password: str) -> JdbcConnectionOptions.JdbcConnectionOptionsBuilder:
-            """With which password."""
+            """Set the password."""
             self._password = password
             return self
 
         def build(self) -> JdbcConnectionOptions:
-            """The options.
+            """Build the options.
 
             Raises:
-                ConfigurationError: if there is no URL, or it is none of PostgreSQL, or the driver is another's.
+                ConfigurationError: if the URL is missing or not a PostgreSQL URL, or the driver is not PostgreSQL's.
             """
             if self._url is None:
                 raise ConfigurationError("connection options need a URL: call with_url()")
@@ -89,7 +89,7 @@ class JdbcConnectionOptions:
 
 @dataclass(frozen=True, slots=True)
 class JdbcExecutionOptions:
-    """When a sink writes what it has gathered, made by `builder()`."""
+    """When a sink writes its buffered rows; built by `builder()`."""
 
     batch_interval_ms: int = 0
     batch_size: int = BATCH_SIZE
@@ -103,24 +103,24 @@ class JdbcExecutionOptions:
 
     @staticmethod
     def builder() -> JdbcExecutionOptions.Builder:
-        """A builder with the defaults."""
+        """Return a builder with the defaults."""
         return JdbcExecutionOptions.Builder()
 
     @staticmethod
     def defaults() -> JdbcExecutionOptions:
-        """5000 rows at a time, no interval, 3 retries."""
+        """Return the defaults: 5000 rows at a time, no interval, 3 retries."""
         return JdbcExecutionOptions()
 
     def get_batch_interval_ms(self) -> int:
-        """How long (ms) rows wait at most; 0 for until the batch is full or a checkpoint comes."""
+        """Return how long (ms) rows wait at most; 0 means until the batch is full or a checkpoint comes."""
         return self.batch_interval_ms
 
     def get_batch_size(self) -> int:
-        """How many rows are worth a write."""
+        """Return the number of rows that triggers a write."""
         return self.batch_size
 
     def get_max_retries(self) -> int:
-        """How often a write is tried again."""
+        """Return how often a write is retried."""
         return self.max_retries
 
     class Builder:
@@ -132,32 +132,32 @@ class JdbcExecutionOptions:
             self._max_retries = MAX_RETRIES
 
         def with_batch_interval_ms(self, interval_ms: int) -> JdbcExecutionOptions.Builder:
-            """How long (ms) rows wait at most; 0 for until the batch is full or a checkpoint comes."""
+            """Set how long (ms) rows wait at most; 0 means until the batch is full or a checkpoint comes."""
             self._interval_ms = interval_ms
             return self
 
         def with_batch_size(self, size: int) -> JdbcExecutionOptions.Builder:
-            """How many rows are worth a write. What comes at once is written at once, though it may be more."""
+            """Set how many rows trigger a write. Rows that arrive together are written together, even if more."""
             self._size = size
             return self
 
         def with_max_retries(self, max_retries: int) -> JdbcExecutionOptions.Builder:
-            """How often a write is tried again, after one second, two, and so on, before the job fails."""
+            """Set how often a write is retried, after one second, two, and so on, before the job fails."""
             self._max_retries = max_retries
             return self
 
         def build(self) -> JdbcExecutionOptions:
-            """The options. Raises `ConfigurationError` for numbers that are too low."""
+            """Build the options. Raises `ConfigurationError` for numbers that are too low."""
             return JdbcExecutionOptions(self._interval_ms, self._size, self._max_retries)
 
 
 @dataclass(frozen=True, slots=True)
 class JdbcExactlyOnceOptions:
-    """How a sink that writes each record once remembers what it has written.
+    """How an exactly-once sink records its commits.
 
     Attributes:
-        ledger_table: the table of what is committed, made if it is not there; `schema.table` for another schema.
-        max_retries: how often a commit is tried again. It is safe: the ledger tells whether it was done.
+        ledger_table: the table of commits, created if missing; `schema.table` for another schema.
+        max_retries: how often a commit is retried. Retrying is safe: the ledger shows whether the commit succeeded.
     """
 
     ledger_table: str = LEDGER
@@ -171,5 +171,5 @@ class JdbcExactlyOnceOptions:
 
     @staticmethod
     def defaults() -> JdbcExactlyOnceOptions:
-        """The table `penstock_commits` in the schema where tables are made unless said otherwise; 3 retries."""
+        """Return the defaults: the table `penstock_commits` in the default schema, and 3 retries."""
         return JdbcExactlyOnceOptions()

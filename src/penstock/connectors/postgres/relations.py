@@ -1,4 +1,4 @@
-"""What the catalog of a database says of a table."""
+"""Table definitions, read from the catalog of a database."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _COLUMNS = """
 
 @dataclass(frozen=True, slots=True)
 class RelationColumn:
-    """A column: its name, its Arrow type, its type as the server writes it, and whether the server computes it."""
+    """A column: its name, its Arrow type, its type in the server's notation, and whether the server computes it."""
 
     name: str
     type: pa.DataType
@@ -35,14 +35,14 @@ class RelationColumn:
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """A table or view: its path in quotes, its columns, and the names of those of its primary key."""
+    """A table or view: its quoted path, its columns, and the names of its primary key columns."""
 
     path: str
     columns: tuple[RelationColumn, ...]
     key: tuple[str, ...]
 
     def column(self, name: str) -> RelationColumn:
-        """Raises `UnknownNameError` for a name that no column has."""
+        """Return a column. Raises `UnknownNameError` if no column has the name."""
         for one in self.columns:
             if one.name == name:
                 return one
@@ -51,7 +51,7 @@ class Relation:
 
 
 def relation(connection: psycopg.Connection[Any], path: str) -> Relation:
-    """Raises `MissingPathError` where there is no such table."""
+    """Read the definition of a table. Raises `MissingPathError` if it does not exist."""
     quoted = quoted_path(path)
     found = connection.execute(_COLUMNS, (quoted,)).fetchall()
     if not found:

@@ -1,16 +1,17 @@
-"""A table that is read to its end, in splits: what a split is, and its query.
+"""A bounded scan of a table in splits: the splits, and their queries.
 
-**Positions.** A reader begins again where it was (G8), so the rows of a split have an order. With a primary key that is
-the order, and a position is the key of the last row: the query goes on behind it. Without one (a view, a table without
-a key) the rows are in the order of their whole text, and a position is a number of rows. Equal rows cannot be told
-apart, so it does not matter which of them comes first.
+**Positions.** A reader resumes where it stopped (G8), so the rows of a split need an order. With a primary key, rows
+are in its order, and a position is the key of the last row: the query continues after it. Without one (a view, a table
+without a key), rows are ordered by their whole text, and a position is a number of rows. Equal rows are
+indistinguishable, so it does not matter which of them comes first.
 
-**One snapshot.** The enumerator exports the snapshot of a transaction that it holds open, and all splits are read in
-it (`pg_export_snapshot`): the rows are those of one moment, whatever is written meanwhile. It is held until every
-reader has been told of the end, and holds back VACUUM so long. It does not survive the enumerator: after a failure of
-the whole job, what is left is read as it is then. With a primary key no row comes twice and none is lost that was not
-written meanwhile; without one, nothing of that holds for a table that changes. Outside of streaming the enumerator has
-ended before the parts are read, and each part has a snapshot of its own.
+**One snapshot.** The enumerator exports the snapshot of a transaction that it keeps open, and all splits are read in it
+(`pg_export_snapshot`): the rows are from a single moment, regardless of concurrent writes. The transaction stays open
+until every reader has been notified of the end, and holds back VACUUM until then. It does not survive the enumerator:
+after a failure of the whole job, the remaining rows are read in their state at that time. With a primary key, no row
+comes twice, and no row is lost unless it was written in the meantime; without one, there is no such guarantee for a
+table that changes. Outside STREAMING mode, the enumerator ends before the parts are read, and each part has a snapshot
+of its own.
 """
 
 from __future__ import annotations
@@ -28,19 +29,19 @@ from penstock.connectors.postgres.text_columns import SESSION, batch_of, literal
 from penstock.connectors.postgres.unrepresentable import FAIL
 
 FETCH_SIZE: Final = 8_192
-#: Of a split whose snapshot is gone.
+#: SQLSTATEs for a split whose snapshot no longer exists.
 INVALID_SNAPSHOT: Final = ("22023", "42704", "58P01")
 
 
 @dataclass(frozen=True, slots=True)
 class Partitions:
-    """How a table is cut: by equal steps of a column. The first part has all below, and NULL; the last has all above.
+    """Cuts a table by equal steps of a column. The first part has all lower values and NULL; the last, all higher ones.
 
     Attributes:
-        column: of whole numbers.
-        lower: the least value, and
-        upper: the greatest; what is beyond is read all the same.
-        count: how many parts.
+        column: an integer column.
+        lower: the lowest value.
+        upper: the highest value; rows outside the bounds are read regardless.
+        count: the number of parts.
     """
 
     column: str
@@ -56,7 +57,7 @@ class Partitions:
             )
 
     def conditions(self) -> list[str]:
-        """One for each part."""
+        """Return the SQL condition of each part."""
         name = quoted(self.column)
         width = self.upper - self.lower + 1
         bounds = sorted({self.lower + width * part // self.count for part in range(1, self.count)} - {self.lower})
@@ -76,23 +77,23 @@ class ScannedColumn:
 
     @property
     def title(self) -> str:
-        """Its name in the table, for errors."""
+        """The column's name in the table, for errors."""
         return self.expression.removeprefix("t.").strip('"')
 
 
 @dataclass(frozen=True, slots=True)
 class Scanned:
-    """What is read.
+    """The definition of a scan.
 
     Attributes:
-        address: the database.
-        table: its path, which `quoted_path` takes.
-        columns: of the output.
-        conditions: only rows for which all are true.
-        limit: how many rows of each split are enough; None for all.
-        partitions: how the table is cut; None for not at all.
-        fetch_size: how many rows are fetched at a time.
-        unrepresentable: what to do with values that a type cannot hold, see `unrepresentable.py`.
+        address: the database's address.
+        table: its path, in the form that `quoted_path` expects.
+        columns: the columns of the output.
+        conditions: SQL conditions that all rows must satisfy.
+        limit: the maximum number of rows per split; None for all.
+        partitions: how the table is cut; None for a single part.
+        fetch_size: the number of rows fetched at a time.
+        unrepresentable: how to read values that a type cannot hold, see `unrepresentable.py`.
     """
 
     address: Address
@@ -110,13 +111,13 @@ class ScanSplit:
     """A part of a table from a position on.
 
     Attributes:
-        number: which part.
-        condition: its rows; empty for all.
-        relation: the table, in quotes.
+        number: the number of the part.
+        condition: the SQL condition for its rows; empty for all rows.
+        relation: the quoted path of the table.
         key: the columns of its primary key.
-        snapshot: in which it is read; None for that of the reader's own transaction.
-        after: the values of the key of the last row that was read, as texts; None at the beginning.
-        rows: how many have been read.
+        snapshot: the snapshot to read in; None for that of the reader's own transaction.
+        after: the key values of the last row that was read, as text; None at the beginning.
+        rows: the number of rows that were read.
     """
 
     number: int
@@ -128,16 +129,16 @@ class ScanSplit:
     rows: int = 0
 
     def behind(self, keys: Sequence[pa.Array], count: int) -> ScanSplit:
-        """The split after so many more rows; `keys` are those of the key from the first of them on."""
+        """Return the split after the next `count` rows; `keys` are the key columns, starting with these rows."""
         after = tuple(one[count - 1].as_py() for one in keys) if self.key else None
         return replace(self, after=after, rows=self.rows + count)
 
 
 def query_of(scanned: Scanned, split: ScanSplit) -> str:
-    """The rows of a split behind its position, with the columns of its key behind all others."""
+    """Return the query for a split's rows after its position; the key columns follow all others."""
     expressions = [one.expression for one in scanned.columns]
     where = [one for one in (split.condition, *scanned.conditions) if one]
-    # The names alone would be those of the output, which are texts.
+    # Qualify the names: unqualified ones would refer to the output's columns, which are text.
     order = [f"t.{quoted(name)}" for name in split.key]
     offset = ""
     if split.key:
@@ -148,7 +149,7 @@ def query_of(scanned: Scanned, split: ScanSplit) -> str:
     else:
         order = [f'(ROW({", ".join(expressions)})::text) COLLATE "C"']
         offset = f" OFFSET {split.rows}"
-    # The last column is never NULL, because a line of one NULL would be no line at all.
+    # End with a column that is never NULL: COPY writes a single NULL as an empty line, which CSV readers skip.
     text = f"SELECT {', '.join(expressions)}, 1 FROM {split.relation} AS t"
     if where:
         text += " WHERE " + " AND ".join(f"({one})" for one in where)
@@ -160,25 +161,25 @@ def query_of(scanned: Scanned, split: ScanSplit) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Rows that were fetched: their columns, and those of their keys as texts."""
+    """Fetched rows: their columns, and their key columns as text."""
 
     columns: pa.RecordBatch
     keys: tuple[pa.Array, ...]
 
 
 class Fetch:
-    """Fetches the rows of one split; `rows` runs in a thread, which `interrupt` stops."""
+    """Fetches the rows of one split; `rows` runs in a thread, and `interrupt` stops it."""
 
     def __init__(self, scanned: Scanned, split: ScanSplit) -> None:
         self._scanned = scanned
         self._split = split
         self._connection: Any = None
         self._is_stopped = False
-        #: whether the snapshot of the split was gone
+        #: whether the split's snapshot no longer existed
         self.lost_snapshot = False
 
     def rows(self) -> Iterator[Rows]:
-        """The rows behind the split's position."""
+        """Yield the rows after the split's position."""
         with connect(self._scanned.address) as connection:
             self._connection = connection
             connection.execute(SESSION)
@@ -232,7 +233,7 @@ class Fetch:
         return Rows(made, tuple(texts[len(columns) : -1]))
 
     def interrupt(self) -> None:
-        """Make a query that runs end."""
+        """Stop reading and cancel the running query."""
         self._is_stopped = True
         connection = self._connection
         if connection is not None and not connection.closed:

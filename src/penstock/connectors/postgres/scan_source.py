@@ -1,4 +1,4 @@
-"""`JdbcSource`: the rows of a table, as columns, read once by as many readers as there are splits."""
+"""`JdbcSource`: reads the rows of a table once, as columns, with up to one reader per split."""
 
 from __future__ import annotations
 
@@ -40,9 +40,10 @@ LOG: Final = logging.getLogger(__name__)
 
 
 class JdbcSource(Source[Any, ScanSplit]):
-    """Reads a table or view of PostgreSQL to its end; made by `builder()`. Records are rows with names.
+    """Reads a PostgreSQL table or view to its end; built by `builder()`. Records are named rows.
 
-    Readers resume where they were after a failure (`penstock.connectors.postgres.scan` says when exactly).
+    Readers resume where they stopped after a failure (`penstock.connectors.postgres.scan` describes the exact
+    conditions).
     """
 
     def __init__(self, scanned: Scanned) -> None:
@@ -50,7 +51,7 @@ class JdbcSource(Source[Any, ScanSplit]):
 
     @staticmethod
     def builder() -> JdbcSourceBuilder:
-        """A builder."""
+        """Return a builder."""
         return JdbcSourceBuilder()
 
     @property
@@ -84,42 +85,42 @@ class JdbcSourceBuilder:
         self._unrepresentable = FAIL
 
     def set_db_url(self, url: str) -> JdbcSourceBuilder:
-        """`jdbc:postgresql://HOST:PORT/DATABASE`, or `postgresql://…`."""
+        """Set the URL: `jdbc:postgresql://HOST:PORT/DATABASE`, or `postgresql://…`."""
         self._url = url
         return self
 
     def set_username(self, username: str) -> JdbcSourceBuilder:
-        """Who connects."""
+        """Set the user name."""
         self._user = username
         return self
 
     def set_password(self, password: str) -> JdbcSourceBuilder:
-        """With which password."""
+        """Set the password."""
         self._password = password
         return self
 
     def set_table_name(self, name: str) -> JdbcSourceBuilder:
-        """A table or view, `schema.table` for one of another schema."""
+        """Set the table or view; `schema.table` for one in another schema."""
         self._table = name
         return self
 
     def set_columns(self, *names: str) -> JdbcSourceBuilder:
-        """Which columns; by default all."""
+        """Set the columns to read; by default all."""
         self._columns = names
         return self
 
     def set_condition(self, condition: str) -> JdbcSourceBuilder:
-        """Only rows for which this is true, in the SQL of the server."""
+        """Read only rows that satisfy a condition, written in the server's SQL."""
         self._conditions = (condition,)
         return self
 
     def set_partitions(self, column: str, lower_bound: int, upper_bound: int, number: int) -> JdbcSourceBuilder:
-        """Cut the table by a column of whole numbers. The bounds say where; what is beyond is read all the same."""
+        """Cut the table by an integer column. The bounds determine only the cuts; rows outside are read regardless."""
         self._partitions = Partitions(column, lower_bound, upper_bound, number)
         return self
 
     def set_fetch_size(self, rows: int) -> JdbcSourceBuilder:
-        """How many rows are fetched at a time."""
+        """Set the number of rows fetched at a time."""
         if rows < 1:
             raise ConfigurationError(f"at least one row is fetched at a time, not {rows}")
         self._fetch_size = rows
@@ -131,12 +132,12 @@ class JdbcSourceBuilder:
         return self
 
     def build(self) -> JdbcSource:
-        """The source. Asks the database for the columns.
+        """Build the source; this queries the database for the columns.
 
         Raises:
-            ConfigurationError: without URL or table.
-            MissingPathError: if there is no such table.
-            UnknownNameError: for a column that it does not have.
+            ConfigurationError: if the URL or the table is missing.
+            MissingPathError: if the table does not exist.
+            UnknownNameError: if the table does not have one of the columns.
         """
         if self._url is None or self._table is None:
             raise ConfigurationError("a JdbcSource needs set_db_url() and set_table_name()")
@@ -161,7 +162,7 @@ class JdbcSourceBuilder:
 
 
 class ScanEnumerator(SplitEnumerator[ScanSplit]):
-    """Exports a snapshot, cuts the table, and hands out the parts."""
+    """Exports a snapshot, cuts the table, and assigns the parts."""
 
     def __init__(self, context: SplitEnumeratorContext[ScanSplit], scanned: Scanned, restored: Any | None) -> None:
         self._context = context
@@ -171,12 +172,12 @@ class ScanEnumerator(SplitEnumerator[ScanSplit]):
         self._ended: set[int] = set()
         self._is_ready = False
         self._holder: psycopg.Connection[Any] | None = None
-        # Splits are found in another thread, which may come to an end after the job has.
+        # Splits are found in another thread, which may finish after the job has ended.
         self._lock = threading.Lock()
         self._is_closed = False
 
     def start(self) -> None:
-        """Find the splits, or give those that are left a snapshot."""
+        """Find the splits, or give the remaining ones a new snapshot."""
         if self._splits is None or self._splits:
             self._context.call_async(self._find, self._on_found)
         else:
@@ -213,7 +214,7 @@ class ScanEnumerator(SplitEnumerator[ScanSplit]):
         splits: list[ScanSplit] = found
         if self._splits is None:
             self._splits = splits
-        else:  # those of a snapshot that is gone, of which nothing has been read yet
+        else:  # replace unread splits, whose snapshot no longer exists
             numbers = {one.number for one in self._splits if not one.rows}
             fresh = {one.number: one for one in splits if one.number in numbers}
             self._splits = [fresh.get(one.number, one) for one in self._splits]
@@ -232,7 +233,7 @@ class ScanEnumerator(SplitEnumerator[ScanSplit]):
             self._context.signal_no_more_splits(subtask_index)
             self._ended.add(subtask_index)
             if len(self._ended) >= self._context.parallelism:
-                self.close()  # all is read: the snapshot holds back VACUUM no longer
+                self.close()  # all is read: stop holding back VACUUM
 
     def add_splits_back(self, splits: Sequence[ScanSplit], subtask_index: int) -> None:
         """See `SplitEnumerator`."""
@@ -242,11 +243,11 @@ class ScanEnumerator(SplitEnumerator[ScanSplit]):
             self._splits = [*splits, *(self._splits or ())]
 
     def snapshot_state(self, checkpoint_id: int) -> Any:
-        """The splits that are left; None where they are not known yet."""
+        """Return the remaining splits; None if they are not known yet."""
         return None if self._splits is None else list(self._splits)
 
     def close(self) -> None:
-        """Let go of the snapshot."""
+        """Release the snapshot."""
         with self._lock:
             self._is_closed = True
             holder, self._holder = self._holder, None
@@ -279,7 +280,7 @@ class ScanReader(ReadAheadReader[ScanSplit, Rows]):
         return ColumnBatch(part), split.behind(keys, count)
 
     def on_end(self, split: ScanSplit) -> None:
-        """Say what could not be read as it was."""
+        """Log a warning if the split could not be read in its snapshot."""
         fetch, self._fetch = self._fetch, None
         if fetch is not None and fetch.lost_snapshot:
             LOG.warning(

@@ -1,4 +1,4 @@
-"""`JdbcSink`: records into PostgreSQL by a statement, at least once or exactly once."""
+"""`JdbcSink`: writes records to PostgreSQL with an SQL statement, at least once or exactly once."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class JdbcSink(Sink[Any]):
-    """Executes a statement for each record; made by `sink` or `exactly_once_sink`."""
+    """Executes a statement for each record; created by `sink` or `exactly_once_sink`."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class JdbcSink(Sink[Any]):
         names: tuple[str, ...] = (),
     ) -> None:
         self._statement = statement
-        #: of the records' fields, if these have names
+        #: the names of the records' fields, if they have any
         self._names = names
         self._address = address
         self._execution = execution
@@ -49,20 +49,21 @@ class JdbcSink(Sink[Any]):
         jdbc_connection_options: JdbcConnectionOptions,
         jdbc_execution_options: JdbcExecutionOptions | None = None,
     ) -> JdbcSink:
-        """A sink that writes while records come: at least once.
+        """Create a sink that writes as records arrive: at least once.
 
-        With a statement that may be repeated, such as an INSERT with ON CONFLICT (key) DO UPDATE, the table is right
-        after a failure all the same, if the job gives the same records again. Where it depends on the order in which
-        several sources come, it may not: use `exactly_once_sink`.
+        With an idempotent statement, such as an INSERT with ON CONFLICT (key) DO UPDATE, the table is correct even
+        after a failure, provided that the job produces the same records again. It may not be if the result depends on
+        the order of several sources: use `exactly_once_sink`.
 
         Args:
-            sql: with a `?` for each field of a record, in their order, as in JDBC.
-            type_info: the type of the records, ROW or TUPLE; their number of fields is compared with the statement.
-            jdbc_connection_options: where the database is.
+            sql: the statement, with a `?` for each field of a record, in their order, as in JDBC.
+            type_info: the type of the records, ROW or TUPLE; its number of fields is checked against the statement.
+            jdbc_connection_options: the database's address and user.
             jdbc_execution_options: when to write; by default 5000 rows at a time, and at checkpoints.
 
         Raises:
-            ConfigurationError: for a statement that does not fit the type, or without psycopg.
+            MisuseError: if the statement does not fit the type.
+            ConfigurationError: if the statement has no `?`, or psycopg is missing.
         """
         return JdbcSink._of(sql, type_info, jdbc_connection_options, jdbc_execution_options, None)
 
@@ -73,10 +74,10 @@ class JdbcSink(Sink[Any]):
         jdbc_connection_options: JdbcConnectionOptions,
         jdbc_exactly_once_options: JdbcExactlyOnceOptions | None = None,
     ) -> JdbcSink:
-        """A sink that writes each record once, when the checkpoint that covers it is complete.
+        """Create a sink that writes each record once, when the checkpoint that covers it is complete.
 
-        Rows are held in memory and in the checkpoint until then. A table of the database notes what was written, in
-        the same transaction (`penstock.connectors.postgres.ledger` says why).
+        Until then, rows are held in memory and in the checkpoint. A table in the database records each commit in the
+        same transaction (`penstock.connectors.postgres.ledger` explains why).
         """
         options = jdbc_exactly_once_options or JdbcExactlyOnceOptions.defaults()
         return JdbcSink._of(sql, type_info, jdbc_connection_options, None, options)
@@ -119,12 +120,12 @@ class JdbcSink(Sink[Any]):
 
     @property
     def shows_on_commit(self) -> bool:
-        """Only what is written exactly once waits for the checkpoint."""
+        """Whether rows wait for the checkpoint; only exactly-once sinks do."""
         return self._exactly_once is not None
 
 
 def _row_maker(statement: Statement, names: tuple[str, ...]) -> Callable[[Sequence[Any]], list[tuple[Any, ...]]]:
-    """Records as the values of a statement: rows with these names by name, others by position."""
+    """Return a function that converts records into statement values: rows by these names, others by position."""
     count, insert = statement.count, RowKind.INSERT
 
     def made(values: Sequence[Any]) -> list[tuple[Any, ...]]:
@@ -154,7 +155,7 @@ def _row_maker(statement: Statement, names: tuple[str, ...]) -> Callable[[Sequen
 
 
 class _RecordsWriter(GatheringWriter):
-    """Gathers rows."""
+    """Buffers rows."""
 
     def __init__(self, gathered: Gathered, to_rows: Callable[[Sequence[Any]], Sequence[Any]]) -> None:
         super().__init__(gathered)

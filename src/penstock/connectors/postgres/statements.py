@@ -1,15 +1,15 @@
-"""Statements of JDBC with their rows: what `?` is, and how many rows are written quickly.
+"""JDBC statements and their rows: how `?` is parsed, and how many rows are written quickly.
 
-Most statements of sinks are plain: `INSERT INTO table (columns) VALUES (?, …)`, perhaps with an ON CONFLICT that does
-nothing or replaces the whole row. Many rows of such a statement go by COPY, which takes a tenth of the time:
+Most sink statements are plain: `INSERT INTO table (columns) VALUES (?, …)`, perhaps with an ON CONFLICT that does
+nothing or replaces the whole row. Many rows of such a statement are written with COPY, which takes a tenth of the time:
 
 - without ON CONFLICT, straight into the table;
-- with it, into a temporary table of the session, from which one INSERT … SELECT takes them. An INSERT may not touch a
-  row twice, so of rows of one key only the last goes there. The others it would have replaced anyhow. Keys may be equal
-  in the database alone (citext, timestamp(0)); it then refuses the INSERT, and the rows are executed one by one.
+- with ON CONFLICT, into a temporary table of the session, followed by one INSERT … SELECT. An INSERT may not touch a
+  row twice, so only the last row of each key is copied; it would have replaced the others anyway. Keys may be equal
+  only in the database (citext, timestamp(0)); the server then refuses the INSERT, and the rows are executed one by one.
 
-All other statements, few rows at a time, and what is no plain table (views, tables with rules) are executed row by
-row, in a pipeline: psycopg waits for no answer before it sends the next.
+All other statements, small numbers of rows, and targets other than plain tables (views, tables with rules) are executed
+row by row, in a pipeline: psycopg sends the next row without waiting for an answer.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from penstock.connectors.postgres.client import driver, naming
 if TYPE_CHECKING:
     import psycopg
 
-#: Fewer rows are not worth a COPY, which takes more turns.
+#: Fewer rows are not worth a COPY, which needs more round trips.
 COPY_ROWS_MIN: Final = 20
 _NAME = r'(?:"(?:[^"]|"")+"|[A-Za-z_][\w$]*)'
 _NAMES = rf"{_NAME}(?:\s*,\s*{_NAME})*"
@@ -40,7 +40,7 @@ _CONFLICT = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 _ASSIGNMENT = re.compile(rf"\s*(?P<to>{_NAME})\s*=\s*EXCLUDED\s*\.\s*(?P<from>{_NAME})\s*", re.IGNORECASE)
-#: what is not looked at for `?`: texts, names in quotes, comments, texts between dollars
+#: parts that are not searched for `?`: string literals, quoted names, comments, dollar-quoted strings
 _OPAQUE = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|--[^\n]*|/\*.*?\*/|\$(\w*)\$.*?\$\1\$", re.DOTALL)
 
 
@@ -49,10 +49,10 @@ class PlainInsert:
     """An INSERT that COPY can do.
 
     Attributes:
-        table: where to, as the statement has it.
-        columns: their names, as the statement has them.
-        conflict: the clause, or the empty text.
-        key: the places of the columns by which the last row replaces the others; None where none does.
+        table: the target, as written in the statement.
+        columns: their names, as written in the statement.
+        conflict: the ON CONFLICT clause, or an empty string.
+        key: the indexes of the key columns if the last row of a key replaces the others; otherwise None.
     """
 
     table: str
@@ -66,10 +66,10 @@ class Statement:
     """A statement with `?` for the values of a row.
 
     Attributes:
-        sql: as JDBC writes it.
-        executed: as psycopg does, with `%s`.
-        count: how many values it takes.
-        plain: what it is if COPY can do it.
+        sql: the statement in JDBC's syntax.
+        executed: the statement in psycopg's syntax, with `%s`.
+        count: the number of values.
+        plain: the equivalent for COPY, or None.
     """
 
     sql: str
@@ -79,7 +79,7 @@ class Statement:
 
     @staticmethod
     def of(sql: str) -> Statement:
-        """Raises `ConfigurationError` for a statement without a place for a value."""
+        """Parse a statement. Raises `ConfigurationError` if it has no placeholder."""
         executed, count = _with_places(sql)
         if not count:
             raise ConfigurationError(f"the statement has no ? for the values of a record: {sql}")
@@ -87,7 +87,7 @@ class Statement:
 
 
 def _with_places(sql: str) -> tuple[str, int]:
-    """The statement with `%s` for each `?`, and how many there are. `??` stands for the operator `?`."""
+    """Replace each `?` by `%s`; return the statement and the placeholder count. `??` stands for the operator `?`."""
     parts: list[str] = []
     count = at = 0
     while at < len(sql):
@@ -139,12 +139,12 @@ def _split(names: str) -> tuple[str, ...]:
 
 
 def _folded(name: str) -> str:
-    """A name as the server knows it."""
+    """Return a name as the server resolves it."""
     return name[1:-1].replace('""', '"') if name.startswith('"') else name.lower()
 
 
 class Execution:
-    """Executes a statement for rows on connections that come and go; once in a transaction."""
+    """Executes a statement for rows, on changing connections; once per transaction."""
 
     def __init__(self, statement: Statement) -> None:
         self._statement = statement
@@ -154,7 +154,7 @@ class Execution:
         self._stage = f"penstock_{digest}"
 
     def prepare(self, connection: psycopg.Connection[Any]) -> None:
-        """Get a connection ready; call it outside of a transaction."""
+        """Prepare a connection; call this outside a transaction."""
         if connection is self._connection:
             return
         plain = self._statement.plain
@@ -168,7 +168,7 @@ class Execution:
         self._connection = connection
 
     def run(self, connection: psycopg.Connection[Any], rows: Sequence[Sequence[Any]]) -> None:
-        """Execute it for each row, in a transaction that is open already."""
+        """Execute the statement for each row, in an open transaction."""
         statement = self._statement
         with naming(f"PostgreSQL refuses what {statement.sql!r} writes"):
             if statement.plain is not None and self._copies and len(rows) >= COPY_ROWS_MIN:
@@ -199,7 +199,7 @@ class Execution:
 
 
 def _last_of_each(rows: Sequence[Sequence[Any]], key: Sequence[int]) -> Sequence[Sequence[Any]]:
-    """The last row of each key."""
+    """Return the last row of each key."""
     if len(key) == 1:
         place = key[0]
         found: dict[Any, Sequence[Any]] = {row[place]: row for row in rows}
@@ -209,7 +209,7 @@ def _last_of_each(rows: Sequence[Sequence[Any]], key: Sequence[int]) -> Sequence
 
 
 def is_plain_table(connection: psycopg.Connection[Any], table: str) -> bool:
-    """Whether COPY can write into it as INSERT does. `table`: as SQL has it."""
+    """Return whether COPY can write into a table as INSERT does. `table`: its name in SQL."""
     found = connection.execute(
         "SELECT relkind IN ('r', 'p') AND NOT relhasrules FROM pg_class WHERE oid = to_regclass(%s)", (table,)
     ).fetchone()

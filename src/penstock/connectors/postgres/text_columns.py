@@ -1,4 +1,4 @@
-"""Arrow columns of the texts in which PostgreSQL shows values, and back. Sessions that use these are in UTC and ISO."""
+"""Converts values in PostgreSQL's text form to Arrow columns and back. Sessions must be set to UTC and ISO."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ from penstock.base.errors import FormatError, UnsupportedError
 from penstock.codecs.exact_cast import exact_cast
 from penstock.connectors.postgres.unrepresentable import FAIL, read_one_by_one
 
-#: What a session must be set to, so that texts are as these functions read and write them.
+#: Session settings for the text form that these functions read and write.
 SESSION: Final = (
     "SET TimeZone = 'UTC'; SET DateStyle = 'ISO, YMD'; SET bytea_output = 'hex'; SET extra_float_digits = 1"
 )
 
-#: The Arrow type for types of the server, by their names in the catalog. All others are texts, as it shows them.
+#: Arrow types of server types, by their names in the catalog. All others are read as strings, in the server's text
+#: form.
 _PLAIN: Final[dict[str, pa.DataType]] = {
     "bool": pa.bool_(),
     "int2": pa.int16(),
@@ -35,12 +36,12 @@ _PLAIN: Final[dict[str, pa.DataType]] = {
     "bytea": pa.binary(),
 }
 _DIGITS_MAX: Final = 38
-#: the digits of a numeric without declared ones, as Flink has them
+#: the type of a numeric without declared digits, as in Flink
 _NUMERIC: Final = pa.decimal128(38, 18)
 
 
 def type_of(name: str, modifier: int) -> pa.DataType:
-    """The Arrow type for a type of the server; `modifier` says its digits. An array's name begins with `_`."""
+    """Return the Arrow type of a server type; `modifier` encodes its digits. Names of array types begin with `_`."""
     if name.startswith("_"):
         return pa.list_(type_of(name[1:], modifier))
     if name == "numeric":
@@ -52,23 +53,23 @@ def type_of(name: str, modifier: int) -> pa.DataType:
 
 
 def digits_of_numeric(modifier: int) -> tuple[int, int]:
-    """The declared digits of a numeric, and how many of them are after the point, from the server's modifier."""
+    """Return the declared precision and scale of a numeric, decoded from the server's modifier."""
     digits, scale = (modifier - 4) >> 16, (modifier - 4) & 0x7FF
     return digits, scale - 0x800 if scale >= 0x400 else scale
 
 
 def column_of(texts: pa.Array, kind: pa.DataType, name: str, unrepresentable: str = FAIL) -> pa.Array:
-    """A column of texts as one of another type.
+    """Convert a column of texts to another type.
 
     Args:
-        texts: as the server shows values.
+        texts: values in the server's text form.
         kind: the type.
-        name: of the column, for errors.
-        unrepresentable: what to do with values that the type cannot hold, see `unrepresentable.py`.
+        name: the column's name, for errors.
+        unrepresentable: how to read values that the type cannot hold, see `unrepresentable.py`.
 
     Raises:
-        FormatError: for a text that is no such value, naming the column.
-        UnsupportedError: for types that no text of the server is.
+        FormatError: for a text that is not a value of the type; the message names the column.
+        UnsupportedError: for types without a text form on the server.
     """
     read = _reader(kind)
     try:
@@ -137,7 +138,7 @@ def _lists(texts: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _parts_of(texts: pa.Array) -> tuple[list[int | None], list[str | None]]:
-    """Where the elements of each array begin, and all elements."""
+    """Return the offset of each array's first element, and all elements."""
     parts: list[str | None] = []
     offsets: list[int | None] = []
     for one in texts.to_pylist():
@@ -149,7 +150,7 @@ def _parts_of(texts: pa.Array) -> tuple[list[int | None], list[str | None]]:
 
 
 def _elements(text: str) -> list[str | None]:
-    """The elements of an array as the server shows it: `{1,NULL,"a,b"}`."""
+    """Parse an array in the server's text form, such as `{1,NULL,"a,b"}`, into its elements."""
     if text.startswith("["):
         text = text[text.index("=") + 1 :]
     found: list[str | None] = []
@@ -181,10 +182,10 @@ def _quoted_element(text: str, at: int) -> tuple[str, int]:
 
 
 def texts_of(column: pa.Array) -> pa.Array:
-    """A column as texts that the server reads.
+    """Convert a column to texts that the server reads.
 
     Raises:
-        UnsupportedError: for types that the server has no text for.
+        UnsupportedError: for types without a text form on the server.
     """
     kind = column.type
     if pa.types.is_string(kind):
@@ -209,18 +210,18 @@ def _in_quotes(text: str) -> str:
 
 
 def array_literal(texts: pa.Array) -> str:
-    """Texts as an array in SQL, without a type."""
+    """Return texts as an untyped SQL array literal."""
     inner = ",".join("NULL" if one is None else _in_quotes(one) for one in texts.to_pylist())
     return literal("{" + inner + "}")
 
 
 def literal(text: str) -> str:
-    """A text in SQL, whatever is in it."""
+    """Return a text as an SQL literal; it may contain any character."""
     return "'" + text.replace("'", "''") + "'"
 
 
 def csv_of(columns: Sequence[pa.Array]) -> bytes:
-    """Columns of texts as COPY reads them with FORMAT csv: NULL is nothing, and the empty text two quotes."""
+    """Write columns of texts as CSV for COPY: NULL becomes an empty field, and the empty text two quotes."""
     names = [f"c{place}" for place in range(len(columns))]
     buffer = io.BytesIO()
     options = csv.WriteOptions(include_header=False, quoting_style="needed")
@@ -229,7 +230,7 @@ def csv_of(columns: Sequence[pa.Array]) -> bytes:
 
 
 def texts_of_csv(lines: bytes, count: int) -> list[pa.Array]:
-    """The columns of texts in what COPY writes with FORMAT csv."""
+    """Read columns of texts from CSV written by COPY."""
     names = [f"c{place}" for place in range(count)]
     found = csv.read_csv(
         io.BytesIO(lines),
@@ -252,7 +253,7 @@ def batch_of(
     unrepresentable: str = FAIL,
     titles: Sequence[str] | None = None,
 ) -> Any:
-    """Columns of texts as a record batch of these types, under these names. Errors name the columns by `titles`."""
+    """Convert columns of texts to a record batch with these types and names. Errors name the columns by `titles`."""
     arrays = []
     for column, kind, title in zip(texts, kinds, titles or names, strict=True):
         made = column_of(column, kind, title, unrepresentable)

@@ -1,4 +1,4 @@
-"""Values of PostgreSQL that a declared type cannot hold, and what becomes of them.
+"""PostgreSQL values that a declared type cannot hold, and how they are read.
 
 | value | declared as | becomes |
 | --- | --- | --- |
@@ -6,12 +6,12 @@
 | more digits after the point than the type has | DECIMAL | rounded half up, as in Flink |
 | more digits before the point than the type has | DECIMAL | unrepresentable |
 | `infinity` and `-infinity`, years BC, years above 9999 | DATE, TIMESTAMP | unrepresentable |
-| moments beyond 1677-09-21 to 2262-04-11 | TIMESTAMP(7) to (9) | unrepresentable |
+| timestamps outside 1677-09-21 to 2262-04-11 | TIMESTAMP(7) to (9) | unrepresentable |
 | more digits of a second than the type has | TIME, TIMESTAMP | cut off towards the past |
 | `24:00:00` | TIME | unrepresentable |
 
-An unrepresentable value fails the job, or is NULL if the option says so. A column that is declared as STRING holds each
-value as the server shows it.
+An unrepresentable value fails the job, or becomes NULL if the option says so. A column declared as STRING holds each
+value in the server's text form.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from penstock.base.errors import ConfigurationError, FormatError
 
-#: The two ways to treat them.
+#: The two ways to handle unrepresentable values.
 FAIL, NULL = "fail", "null"
 MODES: Final = (FAIL, NULL)
 OPTION: Final = "unrepresentable-values"
@@ -33,7 +33,7 @@ _CONTEXT: Final = decimal.Context(prec=200_000, Emax=decimal.MAX_EMAX, Emin=deci
 
 
 def check_mode(mode: str) -> str:
-    """The mode. Raises `ConfigurationError` for another text."""
+    """Return the mode. Raises `ConfigurationError` if it is unknown."""
     if mode not in MODES:
         raise ConfigurationError(f"values that a type cannot hold {' or become '.join(MODES)}, not {mode!r}")
     return mode
@@ -42,12 +42,12 @@ def check_mode(mode: str) -> str:
 def read_one_by_one(
     texts: pa.Array, kind: pa.DataType, name: str, mode: str, read: Callable[[pa.Array, pa.DataType], pa.Array]
 ) -> pa.Array:
-    """A column of texts. The type may not hold some of them.
+    """Read a column of texts, although the type may not hold some of them.
 
     Args:
-        texts: as the server shows values.
-        kind: the type of the column; no list.
-        name: of the column, for errors.
+        texts: values in the server's text form.
+        kind: the type of the column; not a list.
+        name: the column's name, for errors.
         mode: `FAIL` or `NULL`.
         read: reads texts as values of the type; raises if it cannot.
 
@@ -80,7 +80,7 @@ def _can_read(text: str, kind: pa.DataType, read: Callable[[pa.Array, pa.DataTyp
 
 
 def _round(text: str, kind: pa.DataType) -> str | None:
-    """A number with the digits of a type, as text; None if it has more before the point, and for NaN and infinity."""
+    """Round a number to a type's digits, as text; None for NaN, infinity, or too many digits before the point."""
     try:
         number = decimal.Decimal(text)
     except decimal.InvalidOperation:

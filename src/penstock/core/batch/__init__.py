@@ -1,12 +1,12 @@
 """Batch execution: the operators of a bounded job, each vertex run from its first record to its last (I1, I2).
 
-Theory. In streaming all vertices run at once, and what a keyed operator holds is indexed by key. In batch a vertex
-begins when those above it have ended, so its input can be sorted. Records of a keyed operator come key by key, in order
-of time. When a key's last record has come, all that the operator holds for it is fired (`end_keys`) and forgotten.
-Keys with few records end several at a time: those that came in the same rows.
-Event time stands still until then, as in Flink: no watermark passes before the end, and no record is late. There are no
-checkpoints: a task that failed runs again from its input. Nothing is committed before all tasks of the job have ended.
+Theory. In streaming, all vertices run at once, and a keyed operator's state is indexed by key. In batch, a vertex
+begins when its upstream vertices have ended, so its input can be sorted. A keyed operator receives its records key by
+key, in time order. After a key's last record, the operator fires everything that it holds for the key (`end_keys`) and
+forgets it. Keys with few records end several at a time, if they arrived in the same rows. Event time stands still until
+then, as in Flink: no watermark passes before the end, and no record is late. Batch jobs do not take checkpoints: a
+failed task runs again from its input. Nothing is committed before all tasks of the job have ended.
 
-The carrier of the rows between tasks (Spark, or a list) needs to know three columns only: where a row goes, and the two
-by which a task's rows are sorted (`rows`).
+The transport between tasks (Spark, or a list) needs to know only three columns: a row's destination, and the two that
+sort a task's rows (`rows`).
 """

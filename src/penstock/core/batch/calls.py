@@ -1,4 +1,4 @@
-"""Calls out of a task that has nothing else to do: the task blocks until they return."""
+"""Waits for a task's asynchronous calls: the task has nothing else to do and blocks until they return."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Final
 from penstock.core.ports import Clock
 from penstock.core.task.operator_chain import OperatorChain
 
-#: How long a task waits at a time, so that it can be cancelled meanwhile.
+#: How long a task waits at a time, so that it can be cancelled in between.
 WAIT_MS_MAX: Final = 100
 
 
 class OpenCalls:
-    """The calls of a chain's operators. `wait(ms)`: see `BatchTask`."""
+    """The open calls of a chain's operators. `wait(ms)`: see `BatchTask`."""
 
     def __init__(self, chain: OperatorChain, clock: Clock, wait: Callable[[int], None]) -> None:
         self._chain = chain
@@ -21,25 +21,25 @@ class OpenCalls:
         self._wait = wait
 
     def make_room(self) -> Iterator[None]:
-        """Wait until the chain can take more input; yields after each wait."""
+        """Wait until the chain can accept more input; yield after each wait."""
         while not self._chain.is_available():
             self._go_on()
             yield
 
     def bring_back(self) -> Iterator[None]:
-        """Wait until no call is out, head first, because results may cause new calls; yields after each wait."""
+        """Wait until no call is open, head first, because results may cause new calls; yield after each wait."""
         while not all(operator.drain() for operator in self._chain.waiting):
             self._go_on()
             yield
 
     def finish(self, is_input_ended: bool) -> Iterator[None]:
-        """Wait until all operators have finished; yields after each wait."""
+        """Wait until all operators have finished; yield after each wait."""
         while not self._chain.finish(is_input_ended):
             self._go_on()
             yield
 
     def _go_on(self) -> None:
-        """Wait until a call has come back, or its time is over; start those that a restored state asks for."""
+        """Wait until a call returns or times out; start the calls that a restored state requests."""
         chain, now_ms = self._chain, self._clock.now_ms()
         if chain.process_completions():
             return

@@ -1,4 +1,4 @@
-"""What a task that runs to an end, of a batch or of an epoch, hands to each of its operators."""
+"""Creates the operator contexts of tasks that run to an end, of a batch or of an epoch."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from penstock.state.operator_state import OperatorStateBackend
 
 
 class Vertex(Protocol):
-    """What `BatchVertex` and `EpochVertex` have in common."""
+    """The attributes that `BatchVertex` and `EpochVertex` have in common."""
 
     @property
     def job_id(self) -> str: ...
@@ -45,7 +45,7 @@ def bounded_context(
     superstep: Superstep | None = None,
     run: str = "",
 ) -> OperatorContext:
-    """The context of the operator at a place of the chain; what it emits to the client becomes a row."""
+    """Return the context of the operator at `index` in the chain; data that it emits to the client becomes a row."""
     chained = program.operators[index]
     return OperatorContext(
         job_id=vertex.job_id,
@@ -57,7 +57,7 @@ def bounded_context(
         max_parallelism=vertex.max_parallelism,
         attempt=attempt,
         clock=clock,
-        # A sink then leaves it to others to commit.
+        # With this, a sink leaves the commit to others.
         checkpointing=True,
         is_batch=is_batch,
         keyed=keyed,

@@ -1,4 +1,4 @@
-"""The edges of a bounded run: who reads them, and in which form records travel over them."""
+"""The edges of a bounded run: their consumers, and the form of the records on them."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from penstock.core.task.program import OutEdge, VertexProgram
 
 @dataclass(frozen=True)
 class Consumer:
-    """Who reads an edge. `is_keyed`: the head of that vertex wants its records key by key.
+    """The consumer of an edge. `is_keyed`: the head of its vertex needs its records key by key.
 
-    `has_records`: they get there without this task, which says only where each of them goes.
+    `has_records`: the records reach it without this task, which only determines their destinations.
     """
 
     parallelism: int
@@ -29,19 +29,19 @@ class Consumer:
 
 
 def is_keyed(vertex: JobVertex) -> bool:
-    """Whether the head of a vertex holds something for each key, so that its input has to come key by key."""
+    """Return whether the head of a vertex holds state per key, so that its input must come key by key."""
     program: VertexProgram = pickle.loads(vertex.program)
     return bool(program.operators[0].factory().is_keyed)
 
 
 def keeps_step(vertex: JobVertex) -> bool:
-    """Whether the head of a vertex exchanges messages with its other subtasks, so that all run at a time."""
+    """Return whether the head of a vertex exchanges messages with its other subtasks, so that all must run at once."""
     program: VertexProgram = pickle.loads(vertex.program)
     return isinstance(program.operators[0].factory(), LockstepOperator)
 
 
 def consumers_of_vertex(job_graph: JobGraph, vertex: JobVertex, keyed: list[bool]) -> dict[int, Consumer]:
-    """Who reads each edge out of a vertex; `keyed` says of every vertex whether its input comes key by key."""
+    """Return the consumer of each output edge of a vertex; `keyed`: per vertex, whether its input comes key by key."""
     return {
         edge.index: Consumer(
             job_graph.vertices[edge.target].parallelism,
@@ -53,7 +53,7 @@ def consumers_of_vertex(job_graph: JobGraph, vertex: JobVertex, keyed: list[bool
 
 
 def targets_of(out: OutEdge, consumer: Consumer, subtask: int, parallelism: int) -> range:
-    """The consuming subtasks that a subtask, one of `parallelism`, reaches over an edge."""
+    """Return the consuming subtasks that a subtask, one of `parallelism`, reaches over an edge."""
     if out.partitioner.is_pointwise:
         return consumers_of(subtask, parallelism, consumer.parallelism)
     return range(consumer.parallelism)
@@ -62,7 +62,7 @@ def targets_of(out: OutEdge, consumer: Consumer, subtask: int, parallelism: int)
 def exchange_of(
     out: OutEdge, consumer: Consumer, rows: Rows, sequences: count[int], subtask: int, parallelism: int
 ) -> Exchange:
-    """What a subtask, one of `parallelism`, writes an edge's records into; it turns them into `rows`."""
+    """Create the exchange for the records that a subtask of `parallelism` sends over an edge; it adds to `rows`."""
     partitioner = out.partitioner
     if consumer.is_keyed and isinstance(partitioner, HashPartitioner):
         return KeyedExchange(

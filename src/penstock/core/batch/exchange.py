@@ -1,4 +1,4 @@
-"""What a batch task writes its output into: records become rows with a destination."""
+"""The outputs of batch tasks: they convert records into rows with a destination."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from penstock.core.task.channels.partitioners import HashPartitioner, KeyMemory,
 from penstock.state.key_bytes import key_bytes
 from penstock.state.key_groups import subtask_of_key_group
 
-#: Bits of a place below those that say which subtask it belongs to.
+#: The number of bits in a place below the subtask.
 HASH_BITS: Final = 48
 HASH_MASK: Final = (1 << HASH_BITS) - 1
-#: Rows of one producer are numbered from its subtask times this on, so that numbers never meet.
+#: A producer numbers its rows from its subtask index times this, so that no two producers share a number.
 SEQUENCES_PER_SUBTASK = 1 << 40
 
 
 def sequences_of(subtask: int) -> count[int]:
-    """The numbers of a producer's rows."""
+    """Return the sequence numbers of a producer's rows."""
     return count(subtask * SEQUENCES_PER_SUBTASK)
 
 
 class Exchange:
-    """The rows of one edge; takes the place of a result partition. Control elements have no meaning here."""
+    """Collects the rows of one edge, in place of a result partition. It ignores control elements."""
 
     def __init__(self, edge: int, rows: Rows, sequences: count[int], partitioner: Partitioner) -> None:
         self.partitioner = partitioner
@@ -44,11 +44,11 @@ class Exchange:
         raise NotImplementedError
 
     def broadcast(self, element: Any, flush: bool = False) -> None:
-        """Watermarks and the like are not sent: each task knows by itself when its input has ended."""
+        """Do nothing: watermarks and the like are not sent, since each task knows when its input has ended."""
 
 
 class BatchExchange(Exchange):
-    """Whole batches, dealt out by a partitioner over the subtasks that the edge leads to."""
+    """Sends whole batches, which a partitioner distributes over the edge's subtasks."""
 
     def __init__(
         self, edge: int, rows: Rows, sequences: count[int], partitioner: Partitioner, consumers: range
@@ -57,7 +57,7 @@ class BatchExchange(Exchange):
         self._consumers = consumers
 
     def collect(self, batch: Batch) -> None:
-        """A row for each consumer that gets any of it."""
+        """Add a row for each consumer that receives part of the batch."""
         if self.partitioner.is_broadcast:
             payload = _dumps(batch)
             for consumer in self._consumers:
@@ -68,7 +68,7 @@ class BatchExchange(Exchange):
 
 
 class Places(KeyMemory):
-    """The places of keys (see `rows`), by key group as in streaming."""
+    """Computes the places of keys (see `rows`), by key group as in streaming."""
 
     def __init__(self, consumers: int, max_parallelism: int) -> None:
         super().__init__()
@@ -76,16 +76,16 @@ class Places(KeyMemory):
         self._max_parallelism = max_parallelism
 
     def work_out(self, key: Any) -> int:
-        """The key's subtask, followed by a hash of the key."""
+        """Return the key's subtask, followed by a hash of the key."""
         digest = xxhash.xxh3_64_intdigest(key_bytes(key))
         target = subtask_of_key_group(digest % self._max_parallelism, self._max_parallelism, self._consumers)
         return target << HASH_BITS | digest & HASH_MASK
 
 
 class KeyedExchange(Exchange):
-    """A row for each record, at the place of its key.
+    """Sends a row for each record, at the place of its key.
 
-    Without `has_payloads` the driver carries the records to where the rows go; they come in the same order.
+    Without `has_payloads`, the driver carries the records to the rows' destinations; they arrive in the same order.
     """
 
     def __init__(
@@ -134,7 +134,7 @@ def _dumps(batch: Batch) -> bytes:
 
 
 def loads_batch(payload: bytes) -> Batch:
-    """The batch of a row without a key."""
+    """Load the batch of a row without a key."""
     values, timestamps, *fields_and_kinds = pickle.loads(payload)
     if len(fields_and_kinds) == 1:
         return Batch(make_rows(fields_and_kinds[0], values), timestamps)

@@ -1,4 +1,4 @@
-"""Figures of tasks that run to an end: each reports once, as a row, and a job adds up what its tasks report."""
+"""Metrics of tasks that run to an end: each task reports once, as a row, and the job adds up the reports."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from penstock.storage.metadata import CheckpointMetadata, encode_metadata
 
 
 class CountedInput:
-    """The head of a chain, for batches; counts their records."""
+    """The head of a chain as a consumer of batches; counts their records."""
 
     def __init__(self, process: Callable[[Batch, int], None]) -> None:
         self.records = 0
@@ -38,7 +38,7 @@ class CountedInput:
 
 
 class CountedExchange:
-    """An exchange in the place of a result partition; counts the records that it takes."""
+    """An exchange in place of a result partition; counts the records that it receives."""
 
     def __init__(self, exchange: Exchange) -> None:
         self.records = 0
@@ -62,7 +62,7 @@ def task_metrics(
     watermark_ms: int,
     busy_ms: int,
 ) -> bytes:
-    """The payload of a `METRICS` row, when the task has done its work, for which it took `busy_ms`."""
+    """Return the payload of a `METRICS` row for a task that has finished its work in `busy_ms`."""
     source = chain.head
     records_in = source.records_out if isinstance(source, SourceOperator) else head.records
     records_out = sum(exchange.records for exchange in exchanges.values())
@@ -79,7 +79,7 @@ def task_metrics(
 
 
 class JobFigures:
-    """What the tasks of a job have reported, by (vertex, subtask); of several epochs, all together."""
+    """The metrics reported by a job's tasks, by (vertex, subtask); summed over epochs."""
 
     def __init__(self, job_graph: JobGraph) -> None:
         self._vertices = {o.operator_id: vertex.index for vertex in job_graph.vertices for o in vertex.operators}
@@ -87,14 +87,14 @@ class JobFigures:
         self.checkpoints = CheckpointStatistics()
 
     def add(self, payload: bytes) -> None:
-        """A task has come to its end, and what it did counts."""
+        """Add the report of a task that has ended."""
         metrics: TaskMetrics = pickle.loads(payload)
         task = metrics.execution.vertex, metrics.execution.subtask
         known = self.tasks.get(task)
         self.tasks[task] = metrics if known is None else _sum(known, metrics)
 
     def epoch_completed(self, checkpoint: CheckpointMetadata, begun_ms: int, now_ms: int) -> None:
-        """An epoch that began at `begun_ms` and has its checkpoint now."""
+        """Record an epoch that began at `begun_ms` and has completed its checkpoint now."""
         record = CheckpointRecord(
             checkpoint.checkpoint_id,
             CheckpointStatus.COMPLETED,
@@ -109,7 +109,7 @@ class JobFigures:
         self.checkpoints = self.checkpoints.with_triggered().with_completed(record)
 
     def _parts(self, checkpoint: CheckpointMetadata, begun_ms: int, now_ms: int) -> tuple[SubtaskCheckpoint, ...]:
-        """What each subtask holds of it; all of an epoch's parts are there when the epoch has ended."""
+        """Return each subtask's part of a checkpoint; an epoch's parts are all present when the epoch ends."""
         sizes: dict[tuple[int, int], int] = dict.fromkeys(self.tasks, 0)
         for operator in checkpoint.operators:
             vertex = self._vertices.get(operator.operator_id)
@@ -123,7 +123,7 @@ class JobFigures:
         )
 
     def epoch_failed(self, checkpoint_id: int, begun_ms: int, now_ms: int, reason: str) -> None:
-        """An epoch that is run again, or ends the job."""
+        """Record an epoch that is run again, or that ends the job."""
         record = CheckpointRecord(
             checkpoint_id, CheckpointStatus.FAILED, begun_ms, duration_ms=now_ms - begun_ms, failure=reason
         )

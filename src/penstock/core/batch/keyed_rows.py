@@ -1,4 +1,4 @@
-"""From sorted rows, one record in each, back to batches for a keyed operator."""
+"""Converts sorted rows, one record in each, back to batches for a keyed operator."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from penstock.core.records import Batch
 
 
 def first_with_key(rows: Rows, begin: int, end: int) -> int:
-    """Where rows with a key begin: rows without a key come ahead of them."""
+    """Return the index of the first row with a key; rows without a key precede them."""
     return begin if rows.places[begin] >= 0 else bisect_left(rows.places, 0, begin, end)
 
 
 def process_with_key(
     rows: Rows, begin: int, end: int, inputs: Mapping[int, int], process: Callable[[Batch, int], None]
 ) -> None:
-    """Let an operator process the rows of a range, all with a key, in few batches; `inputs` by edge."""
+    """Process a range of rows, all with a key, in few batches; `inputs`: the input index of each edge."""
     if begin == end:
         return
     edges = rows.edges[begin:end]
@@ -39,7 +39,7 @@ def process_with_key(
 
 
 def _values_of(rows: Rows, begin: int, end: int) -> tuple[list[Any], bytes | None]:
-    """The records of rows for a keyed operator, and the kinds beside them."""
+    """Return the records of rows for a keyed operator, and the row kinds stored separately from them."""
     payloads = rows.payloads[begin:end]
     if rows.records is None:
         return loads_each(payloads)
@@ -53,7 +53,7 @@ def _values_of(rows: Rows, begin: int, end: int) -> tuple[list[Any], bytes | Non
 
 
 def _batches(row: tuple[int, Any, int | None]) -> tuple[int, bool]:
-    """Rows in a row that have this in common make a batch: all records of one have a timestamp, or none has."""
+    """Return the key that consecutive rows of a batch share: all records of a batch have a timestamp, or none has."""
     return row[0], row[2] is None
 
 
@@ -64,7 +64,7 @@ def _batch(values: list[Any], timestamps: list[Any], kinds: bytes | None) -> Bat
 
 
 def _with_those_of_rows(kinds: bytes, values: list[Any]) -> bytes | None:
-    """The kinds where some records have none beside them: rows know theirs, and all others are inserts."""
+    """Fill in row kinds that are not stored separately: a `Row` has its own, and all other records are inserts."""
     if kinds.count(NO_KIND) == len(kinds):
         return None
     own = [value.get_row_kind().value if isinstance(value, Row) else RowKind.INSERT.value for value in values]

@@ -1,4 +1,4 @@
-"""A source's enumerator outside of streaming: splits are dealt out ahead of the tasks that read them (I1)."""
+"""Runs a source's enumerator outside STREAMING mode: splits are assigned ahead of the tasks that read them (I1)."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ T = TypeVar("T")
 
 
 def splits_of(source: Source[Any, Any], parallelism: int) -> list[tuple[bytes, ...]]:
-    """All splits of a bounded source, by subtask.
+    """Return all splits of a bounded source, by subtask.
 
     Raises:
-        RuntimeError: if the enumerator does not come to an end.
+        ContractError: if the enumerator does not come to an end.
     """
     dealer = SplitDealer(source, parallelism, None)
     try:
@@ -33,10 +33,10 @@ def splits_of(source: Source[Any, Any], parallelism: int) -> list[tuple[bytes, .
 
 
 class SplitDealer:
-    """Deals out splits to `parallelism` subtasks, once for a batch or as each epoch begins.
+    """Assigns splits to `parallelism` subtasks, once for a batch or at the start of each epoch.
 
-    Its methods do the enumerator's IO, and are for the driver to call. The dealer does at once what the enumerator asks
-    to be done in the background; what it asks to be done later is done as the next epoch begins.
+    Its methods do the enumerator's IO, so the driver must call them. The dealer runs the enumerator's background calls
+    at once; calls with a delay run at the start of the next epoch.
     """
 
     def __init__(self, source: Source[Any, Any], parallelism: int, restored: StateFile | None) -> None:
@@ -54,7 +54,7 @@ class SplitDealer:
         self._work()
 
     def deal(self) -> list[tuple[bytes, ...]]:
-        """The new splits of each subtask, pickled, as evenly as the enumerator lets them be dealt."""
+        """Return the new splits of each subtask, pickled, distributed as evenly as the enumerator allows."""
         self._now += self._next_epoch
         self._next_epoch = []
         self._work()
@@ -68,7 +68,7 @@ class SplitDealer:
         return [tuple(splits) for splits in new]
 
     def snapshot(self, epoch: int) -> StateFile:
-        """The enumerator's state; what was dealt is in the readers'."""
+        """Return the enumerator's state; assigned splits are in the readers' state."""
         data = dumps_named(self._enumerator.snapshot_state(epoch), f"the state of the split enumerator of {self._what}")
         return StateFile(len(data), checksum(data), data=data)
 

@@ -1,4 +1,4 @@
-"""One subtask of a batch job: a chain of operators, fed from sorted rows or from a source's splits, to its end."""
+"""One subtask of a batch job: a chain of operators that processes sorted rows or a source's splits, to their end."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from penstock.core.task.operator_chain import OperatorChain
 from penstock.core.task.program import VertexProgram, load_program
 from penstock.state.heap import HeapKeyedStateBackend
 
-#: Records that a source hands over at a time, and output rows after which a task hands them on.
+#: The number of records that a source emits at a time, and of output rows after which a task hands them on.
 BATCH_RECORDS: Final = 4096
 
 _NONE: Final = Rows()
@@ -41,7 +41,7 @@ _NONE: Final = Rows()
 
 @dataclass(frozen=True)
 class BatchVertex:
-    """A vertex as its tasks need it; travels to them. `inputs`: the input index of each of its edges."""
+    """A vertex in the form that is sent to its tasks. `inputs`: the input index of each of its edges."""
 
     job_id: str
     name: str
@@ -51,17 +51,17 @@ class BatchVertex:
     is_keyed: bool
     inputs: dict[int, int]
     consumers: dict[int, Consumer]
-    #: Whether rows for the client arrive; if not, what its operators leave for the client goes on with the records.
+    #: Whether rows for the client arrive; if not, its operators' data for the client travels with the records.
     reaches_client: bool = True
-    #: Whether there is a client at all: a data frame has none.
+    #: Whether the job has a client at all: a data frame does not.
     has_client: bool = True
-    #: Of a job that is part of an iteration.
+    #: Set if the job is part of an iteration.
     superstep: Superstep | None = None
     index: int = 0
 
 
 def batch_vertices(job_graph: JobGraph, job_id: str) -> list[BatchVertex]:
-    """The vertices of a job, upstream before downstream."""
+    """Return the vertices of a job, upstream before downstream."""
     keyed = [is_keyed(vertex) for vertex in job_graph.vertices]
     return [
         BatchVertex(
@@ -81,14 +81,14 @@ def batch_vertices(job_graph: JobGraph, job_id: str) -> list[BatchVertex]:
 
 
 class BatchTask(EndedTask):
-    """See the module's text.
+    """See the module docstring.
 
-    The task calls `wait(ms)` when a source has nothing yet, or when calls are out that must return before the task can
-    go on. It waits no longer than that, and hands over what `coroutines` have given by then. `run` tells the runs of
-    one task apart, where there may be several.
+    The task calls `wait(ms)` when a source has nothing yet, or when open calls must return before the task can
+    continue. `wait` returns after that time at the latest, and hands over the results of `coroutines` so far. `run`
+    distinguishes the runs of one task, if there may be several.
 
     Attributes:
-        round: what the task wants exchanged with the other subtasks; it goes on once it has got the answer.
+        round: the data that the task exchanges with the other subtasks; the task continues when it has the answer.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class BatchTask(EndedTask):
         self._answer: Answer | None = None
         self._rows = Rows()
         self._sequences = sequences_of(subtask)
-        #: Pickled accumulators of the operators above, which have come with the records; then the chain's own.
+        #: Pickled accumulators of upstream operators, which arrived with the records; then the chain's own.
         self._accumulators: list[bytes] = []
         program = load_program(vertex.program, vertex.name)
         self._exchanges = {edge: CountedExchange(made) for edge, made in self._make_exchanges(program).items()}
@@ -124,11 +124,11 @@ class BatchTask(EndedTask):
             operator.output = output
         self._head = self._chain.head
         self._input = CountedInput(self._head.process_batch)
-        #: The key that the last row was of, as its place; its records may go on in the next rows.
+        #: The place of the last row's key; its records may continue in the next rows.
         self._open_place: int | None = None
 
     def run(self, inputs: Iterable[Rows]) -> Iterator[Rows]:
-        """Process sorted rows; yields the output as it arises, and empty rows for progress without output."""
+        """Process sorted rows; yield output as it arises, and empty rows for progress without output."""
         yield from self._whole_life(self._process(inputs))
 
     def run_source(self, splits: tuple[bytes, ...]) -> Iterator[Rows]:
@@ -136,7 +136,7 @@ class BatchTask(EndedTask):
         yield from self._whole_life(self._read(splits))
 
     def run_values(self, batches: Iterable[Batch]) -> Iterator[Rows]:
-        """Let the chain after a source process batches that the driver has read."""
+        """Process batches that the driver has read, in the chain after a source."""
         yield from self._whole_life(self._emit(batches))
 
     @property
@@ -183,7 +183,7 @@ class BatchTask(EndedTask):
             rounds.close()
 
     def answer(self, answer: Answer) -> None:
-        """Give the answer to `round`."""
+        """Set the answer to `round`."""
         self.round, self._answer = None, answer
 
     def _check_accumulators(self) -> None:
@@ -222,7 +222,7 @@ class BatchTask(EndedTask):
             self._send_accumulators()
 
     def _send_accumulators(self) -> None:
-        """Send them to the client, or to one consumer with the records: they count where the records do."""
+        """Send accumulators to the client, or to one consumer with the records: they count where the records do."""
         if self._vertex.reaches_client:
             edge, target, place = ACCUMULATORS, 0, NO_KEY_PLACE
         else:
@@ -232,7 +232,7 @@ class BatchTask(EndedTask):
             self._rows.append(edge, target, next(self._sequences), payload, place=place)
 
     def _way_on(self) -> tuple[int, int]:
-        """An edge, and a consumer that this subtask may send to."""
+        """Return an edge and a consumer that this subtask may send to."""
         out = self._chain.program.out_edges[0]
         reached = targets_of(out, self._vertex.consumers[out.edge], self._subtask, self._vertex.parallelism)
         return out.edge, reached[self._subtask % len(reached)]
@@ -245,7 +245,7 @@ class BatchTask(EndedTask):
             self._rows.append(METRICS, 0, next(self._sequences), payload)
 
     def _take_rows(self) -> Rows:
-        """Take out the rows so far; later rows start from none."""
+        """Remove and return the rows so far; later rows start from an empty table."""
         taken = Rows()
         for mine, theirs in zip(self._rows.columns(), taken.columns(), strict=True):
             theirs.extend(mine)
@@ -288,7 +288,7 @@ class BatchTask(EndedTask):
         self._end_keys()
 
     def _process_keys(self, rows: Rows) -> Iterator[None]:
-        """Rows up to the last key are complete; those of the last one may go on in the next rows."""
+        """Process the rows. All keys except the last one are complete; the last one may continue in the next rows."""
         places = rows.places
         last = places[-1]
         cut = bisect_left(places, last)
@@ -347,7 +347,7 @@ class BatchTask(EndedTask):
 
 
 class _Silent:
-    """An operator's output through which no watermark passes before the end."""
+    """Wraps an operator's output, and blocks watermarks until the end."""
 
     def __init__(self, output: Output) -> None:
         self.is_silent = True
@@ -360,4 +360,4 @@ class _Silent:
             self._output.emit_watermark(timestamp)
 
     def emit_status(self, idle: bool) -> None:
-        """No task waits for a watermark, so none needs to know which are idle."""
+        """Do nothing: no task waits for a watermark, so idleness does not matter."""

@@ -1,1 +1,1 @@
-"""Checkpoint coordination: which tasks to ask, what has been acknowledged, what is complete."""
+"""Checkpoint coordination: the tasks to ask, acknowledgements, and completed checkpoints."""

@@ -1,17 +1,17 @@
-"""What is in flight in a channel, as a state in a checkpoint: which channel it is, and its stored form (G5)."""
+"""Records in flight in a channel, as a state in a checkpoint: the channel, and its stored form (G5)."""
 
 from __future__ import annotations
 
 import enum
 from typing import Final, NamedTuple
 
-#: The mode of such an operator state.
+#: The mode of an operator state with records in flight.
 CHANNEL_MODE: Final = "channel"
 _PREFIX: Final = "_penstock_in_flight"
 
 
 class Direction(enum.Enum):
-    """At which end of a channel its records were captured; the values are those of the stored form."""
+    """The end of a channel where its records were captured; the values are used in the stored form."""
 
     IN = "in"
     OUT = "out"
@@ -26,12 +26,12 @@ class ChannelState(NamedTuple):
 
     @property
     def stored_name(self) -> str:
-        """The name of the state in a checkpoint; `channel_of` reads it."""
+        """The name of the state in a checkpoint; `channel_of` parses it."""
         return f"{_PREFIX}.{self.direction.value}.{self.edge}.{self.peer}"
 
 
 def channel_of(stored_name: str) -> ChannelState:
-    """The channel of a state in a checkpoint."""
+    """Return the channel of a state in a checkpoint, given the state's name."""
     prefix, direction, edge, peer = stored_name.split(".")
     assert prefix == _PREFIX, f"{stored_name!r} names no records in flight"
     return ChannelState(Direction(direction), int(edge), int(peer))

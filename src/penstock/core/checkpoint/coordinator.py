@@ -1,12 +1,12 @@
 """The checkpoint coordinator: triggers checkpoints, collects acknowledgements, completes and notifies (G6).
 
-Theory. A checkpoint exists from the moment when its metadata is visible in the store, and not before. The coordinator
-tells tasks of it only after that, so a checkpoint that a recovery will find covers whatever they then commit. Ids only
-grow. A checkpoint that completes subsumes all older ones still in the making. Savepoints come one at a time and alone,
-see `savepoints`.
+Theory. A checkpoint exists once its metadata is visible in the store, and not before. Only then does the coordinator
+notify tasks, so everything that they commit after that is covered by a checkpoint that a recovery will find. Ids only
+increase. A completed checkpoint subsumes all older pending ones. Savepoints are taken one at a time and without
+concurrent checkpoints, see `savepoints`.
 
-The job master drives the coordinator, which never runs by itself and takes time from `on_time`. What it decides leaves
-as effects; what concerns the whole job leaves as news for the job master, which takes them in after the handler.
+The job master drives the coordinator, which never runs on its own; `on_time` drives its timers. Its decisions leave as
+effects; events that concern the whole job leave as messages to the job master, which handles them after the handler.
 """
 
 from __future__ import annotations
@@ -47,27 +47,27 @@ from penstock.core.protocol import (
 from penstock.storage.job_marks import BEGUN, JobMark, LeftByJobs
 from penstock.storage.metadata import CheckpointMetadata, StateFile, checksum, encode_metadata
 
-#: The longest pause (ms) after a checkpoint that took longer than the interval. Longer intervals have none.
+#: The longest pause (ms) after a checkpoint that took longer than the interval. Longer intervals do not add a pause.
 PAUSE_MS_MAX: Final = 100
-#: How long (ms) the id of a full checkpoint by interval answers a request for one.
+#: How long (ms) the id of a full checkpoint triggered by interval answers a request for a full one.
 ANSWER_MS_MAX: Final = 60_000
-#: How soon the last checkpoint of a job that only waits for it is tried again.
+#: The delay (ms) before a failed last checkpoint is retried, in a job that only waits for it.
 LAST_CHECKPOINT_RETRY_MS: Final = 1_000
 
 
 class EnumeratedSource(Protocol):
-    """A source with a split enumerator, as checkpoints see it."""
+    """A source with a split enumerator, as seen by checkpoints."""
 
     @property
     def operator_id(self) -> str: ...
 
     def snapshot(self, checkpoint_id: int, completed_id: int) -> bytes:
-        """The enumerator's state as of now, and the last completed checkpoint; raises what the enumerator does."""
+        """Return the enumerator's current state; raise its errors. `completed_id`: the last completed checkpoint."""
         ...
 
 
 class CheckpointCoordinator:
-    """See the module's text."""
+    """See the module docstring."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class CheckpointCoordinator:
     ) -> None:
         self.settings = settings
         self.statistics = CheckpointStatistics()
-        #: Completed checkpoints that are kept, oldest first.
+        #: Completed checkpoints that are retained, oldest first.
         self.completed: list[CheckpointMetadata] = []
         self._graph = graph
         self._job_id = job_id
@@ -92,44 +92,44 @@ class CheckpointCoordinator:
         self._effects = effects
         self._store = store
         self._tell = tell
-        #: says in words which tasks have not acknowledged a checkpoint, and where they are
+        #: describes the tasks that have not acknowledged a checkpoint, and their locations
         self._unacknowledged = unacknowledged
         self._calls = StoreCalls(effects, tell, clock, settings.timeout_ms)
-        #: The savepoint or foreign checkpoint that the job began from, when it did.
+        #: The savepoint or foreign checkpoint that the job started from, if any.
         self.initial: CheckpointMetadata | None = None
         #: The savepoint that ends the job, once it is complete: no checkpoint follows.
         self.last: CheckpointMetadata | None = None
-        #: the jobs that this one continues: once it has a checkpoint of its own, what they have left is deleted
+        #: the jobs that this one continues: their files are deleted once it has a checkpoint of its own
         self._forerunners = Forerunners()
         self._replaces_forerunners = False
         self._has_deleted_forerunners = False
-        #: Directories of savepoints that were given up: tasks may write into them until they have ended.
+        #: Directories of aborted savepoints: tasks may write into them until they have ended.
         self.given_up: list[str] = []
         self._requests: deque[SavepointRequest] = deque()
         self._pending: dict[int, PendingCheckpoint] = {}
-        #: Those whose metadata is being written, given up or not: they may become visible, so they keep their files.
-        #: Unless the job is over, what then becomes visible is complete, and a recovery waits to know.
+        #: Checkpoints whose metadata is being written, aborted or not: they may become visible, so their files are
+        #: kept. Unless the job is over, one that becomes visible is complete, and a recovery waits for the outcome.
         self._writing: dict[int, PendingCheckpoint] = {}
         self._doubtful = DoubtfulCheckpoints(clock, effects, self._calls, store, self._on_revoked)
         self._last_id = 0
         self._running = False
         self._next_ms: int | None = None
         self._is_full_due = False
-        #: the full checkpoint by interval that a request waits for: its id, and when it began
+        #: the full checkpoint triggered by interval that a request waits for: its id, and when it began
         self._full: tuple[int, int] | None = None
         self._failures_in_a_row = 0
         self._collecting = False
         self._collect_again = False
-        #: damaged ones that were passed over since the job ran last
+        #: damaged checkpoints that were skipped since the job last ran
         self._dropped: list[CheckpointMetadata] = []
         self._keeps_all = False
-        #: how the job has ended, to be said before its checkpoints go
+        #: how the job has ended; recorded before its checkpoints are deleted
         self._mark: JobMark | None = None
-        #: whether it is being said that the job has begun; that it has ended must not be said before
+        #: whether the job's start is being recorded; its end must not be recorded before that
         self._is_marking_begin = False
 
     def validate(self) -> None:
-        """Assert what holds between any two turns. The simulator calls this; a running job never does."""
+        """Assert the invariants between two turns. The simulator calls this; a running job never does."""
         ids = [metadata.checkpoint_id for metadata in self.completed]
         assert ids == sorted(set(ids)), f"kept checkpoints are in order, not {ids}"
         assert all(checkpoint_id <= self._last_id for checkpoint_id in (*ids, *self._pending, *self._writing)), (
@@ -149,7 +149,7 @@ class CheckpointCoordinator:
     # --- driven by the job master ----------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """All tasks have been deployed: begin to trigger."""
+        """Start to trigger checkpoints: all tasks have been deployed."""
         self._running = True
         self._dropped.clear()
         self._failures_in_a_row = 0
@@ -157,34 +157,34 @@ class CheckpointCoordinator:
             self._next_ms = self._clock.steady_ms() + self.settings.interval_ms
 
     def stop(self, reason: str) -> None:
-        """Abort all that is in the making; trigger nothing until `start`."""
+        """Abort all pending checkpoints; trigger none until `start`."""
         self._running = False
         self._next_ms = None
         self.interrupt(reason)
 
     def interrupt(self, reason: str) -> None:
-        """Abort all that is in the making: a part of the job begins again, and the others go on."""
+        """Abort all pending checkpoints: a part of the job restarts while the others continue."""
         for pending in list(self._pending.values()):
             if not pending.is_completing:
                 self._abort(pending.checkpoint_id, reason, counts=False)
 
     @property
     def ends_job(self) -> bool:
-        """Whether a savepoint that ends the job is in the making, or complete: sources come to their end for it."""
+        """Whether a savepoint that ends the job is pending or complete: sources end for it."""
         savepoints = (pending.savepoint for pending in self._pending.values())
         return self.last is not None or any(s is not None and s.command.stop is not None for s in savepoints)
 
     @property
     def is_settled(self) -> bool:
-        """Whether every checkpoint is known to be complete or not; the job master is told when that is so again.
+        """Whether the outcome of every checkpoint is known; the job master is notified when this becomes true again.
 
-        No attempt begins before that. It would begin from an older checkpoint, and sinks would remove what only the
-        doubtful one holds; a later job master that found that one visible would begin from it, without its output.
+        No attempt starts before that. It would start from an older checkpoint, and sinks would remove output that only
+        the doubtful one covers. If that one became visible, a later job master would start from it, without its output.
         """
         return not self._doubtful.open and not any(pending.is_completing for pending in self._pending.values())
 
     def next_deadline(self) -> int | None:
-        """When (ms) `on_time` has something to do."""
+        """Return the time (ms) when `on_time` is due."""
         times = [p.begun_ms + self.settings.timeout_ms for p in self._pending.values()]
         if (again_ms := self._doubtful.next_deadline()) is not None:
             times.append(again_ms)
@@ -197,11 +197,11 @@ class CheckpointCoordinator:
         return min(times) if times else None
 
     def on_time(self, now_ms: int) -> None:
-        """Give up what is over time; trigger what is due."""
+        """Abort checkpoints that have timed out; trigger those due now."""
         was_settled = self.is_settled
         for pending in list(self._pending.values()):
             if now_ms >= pending.begun_ms + self.settings.timeout_ms:
-                # The next one may be faster: what is slow now need not be so for ever.
+                # The next checkpoint may be faster, so this failure is not final.
                 reason = f"not complete within {self.settings.timeout_ms} ms: {self._what_is_missing(pending)}"
                 self._doubt(pending)
                 self._abort(pending.checkpoint_id, reason, self._running, (False, True))
@@ -226,12 +226,12 @@ class CheckpointCoordinator:
         return self._unacknowledged(tasks) + (f"; nor have {behind} tasks that read from these" if behind else "")
 
     def stragglers(self, now_ms: int, patience_ms: int) -> list[Stragglers]:
-        """The few tasks that have not acknowledged a checkpoint that the others have, for longer than `patience_ms`."""
+        """Return, per checkpoint, the few tasks that acknowledge more than `patience_ms` later than all others."""
         found = (stragglers(self._graph, pending, now_ms, patience_ms) for pending in self._pending.values())
         return [one for one in found if one is not None]
 
     def request_savepoint(self, request: SavepointRequest) -> None:
-        """Take a savepoint as soon as all tasks run and are ready for it, and no checkpoint is in the making."""
+        """Take a savepoint as soon as all tasks run and are ready for it, and no checkpoint is pending."""
         ending = [r for r in self._waiting() if r.command.stop is not None]
         if self.last is not None or ending:
             self._refuse(request, "the job is already being stopped with a savepoint")
@@ -243,7 +243,7 @@ class CheckpointCoordinator:
         return [*(p.savepoint for p in self._pending.values() if p.savepoint is not None), *self._requests]
 
     def serve_requests(self) -> None:
-        """Begin the next savepoint that was asked for, if that can be; called whenever it may have become possible."""
+        """Begin the next requested savepoint, if possible; called whenever that may have changed."""
         if not self._requests or not self._running or self._pending or not self._graph.is_ready_for_checkpoints:
             return
         request = self._requests[0]
@@ -256,10 +256,10 @@ class CheckpointCoordinator:
             )
 
     def _all_may_end(self) -> bool:
-        """Whether a savepoint that ends the job finds all tasks ready below those that have finished.
+        """Return whether all tasks below finished ones are ready for a savepoint that ends the job.
 
-        Such a task declines it until it has read its inputs to their end. Sources that have ended meanwhile could not
-        go on, and the job would begin again.
+        Such a task declines the savepoint until it has read its inputs to their end. Sources that have ended in the
+        meantime could not continue, and the job would restart.
         """
         points = self._graph.injection_points()
         return not self._ends_sources(points) or all(one.end_of_data or self._is_source(one) for one in points)
@@ -271,7 +271,7 @@ class CheckpointCoordinator:
         return bool(self._graph.job_graph.vertices[execution.id.vertex].sources)
 
     def _try_again(self, now_ms: int) -> None:
-        """Begin with what was put off, when it is time."""
+        """Retry postponed savepoints that are due."""
         due = [one for one in self._requests if one.again_ms is not None and now_ms >= one.again_ms]
         for request in due:
             request.again_ms = None
@@ -282,7 +282,7 @@ class CheckpointCoordinator:
         self._tell(SavepointSettled(request, None, reason))
 
     def end(self, reason: str) -> None:
-        """The job is over: abort all that is in the making, and refuse what was asked for."""
+        """Abort all pending checkpoints and refuse all requests: the job is over."""
         self.stop(reason)
         for checkpoint_id in list(self._pending):
             self._abort(checkpoint_id, reason, counts=False)
@@ -292,7 +292,7 @@ class CheckpointCoordinator:
             self._refuse(request, reason)
 
     def suspend(self) -> None:
-        """Another job master has the job: nothing more is completed, told to tasks, or deleted."""
+        """Stop completing checkpoints, notifying tasks and deleting files: another job master leads the job."""
         requests = self._waiting()
         self._running, self._next_ms = False, None
         self._pending.clear()
@@ -308,7 +308,7 @@ class CheckpointCoordinator:
             self._next_ms = self._clock.steady_ms()
 
     def on_acknowledge(self, ack: AcknowledgeCheckpoint) -> None:
-        """A task's part is stored."""
+        """Handle the acknowledgement of a task, whose part is stored."""
         pending = self._pending.get(ack.checkpoint_id)
         if pending is not None and not pending.is_completing:
             if ack.execution in pending.missing:
@@ -317,9 +317,9 @@ class CheckpointCoordinator:
                 self._complete(pending)
 
     def on_decline(self, decline: DeclineCheckpoint) -> None:
-        """A task cannot take part."""
+        """Handle a task that cannot take part."""
         pending = self._pending.get(decline.checkpoint_id)
-        # One that it had finished before the trigger came is not missed, see `on_finished`.
+        # A task that had finished before the trigger arrived is not missing, see `on_finished`.
         is_missed = pending is not None and decline.execution in pending.missing
         if pending is not None and not pending.is_completing and (is_missed or not decline.is_unready):
             execution = self._graph.find(decline.execution)
@@ -329,7 +329,7 @@ class CheckpointCoordinator:
             self._abort(decline.checkpoint_id, reason, decline.is_failure, heals, decline.is_unready)
 
     def on_finished(self, execution: Execution) -> None:
-        """A task has ended well: what it has not acknowledged by now, it never will and need not."""
+        """Handle a task that has ended successfully: it will not acknowledge any further checkpoint, and need not."""
         for pending in list(self._pending.values()):
             if pending.is_completing:
                 continue
@@ -339,7 +339,7 @@ class CheckpointCoordinator:
                 self._ask(pending, pending.cut_off(self._graph.consumers_of(execution)))
 
     def recover(self, completed: Iterable[CheckpointMetadata], last_id: int) -> None:
-        """Continue where another job master was: with its checkpoints, oldest first, and ids above all of its."""
+        """Continue where another job master stopped: with its checkpoints, oldest first, and with higher ids."""
         self.completed = list(completed)
         self._keeps_all = False
         self._last_id = max([self._last_id, last_id, *(metadata.checkpoint_id for metadata in self.completed)])
@@ -347,12 +347,12 @@ class CheckpointCoordinator:
             self.last = self.completed[-1]
 
     def begin_from(self, initial: CheckpointMetadata) -> None:
-        """Begin from another job's checkpoint or savepoint; ids go on above its own."""
+        """Start from another job's checkpoint or savepoint; new ids are higher than its id."""
         self.initial = initial
         self._last_id = max(self._last_id, initial.checkpoint_id)
 
     def on_restored(self, checkpoint: CheckpointMetadata) -> None:
-        """Tasks have been deployed that begin from it."""
+        """Record that tasks were deployed that start from a checkpoint."""
         known = next((r for r in self.statistics.history if r.checkpoint_id == checkpoint.checkpoint_id), None)
         path = checkpoint.external_path or (None if known is None else known.path)
         self.statistics = self.statistics.with_restored(
@@ -360,7 +360,7 @@ class CheckpointCoordinator:
         )
 
     def continues(self, left: LeftByJobs, choice: Choice) -> None:
-        """The job goes on from where others of its name were."""
+        """Note that the job continues where others of its name stopped."""
         self._forerunners = forerunners(left, choice, self.settings.retain_on_cancel, self._job_id)
 
     @property
@@ -373,9 +373,10 @@ class CheckpointCoordinator:
         return self._forerunners.to_delete if self._replaces_forerunners and not self._has_deleted_forerunners else ()
 
     def mark_of_end(self, job_name: str, status: str) -> JobMark | None:
-        """How the job ends, for a program that starts it again; None where no checkpoints of it are expected.
+        """Return how the job ends, for a program that starts it again; None if it is not expected to have checkpoints.
 
-        None, too, for one that has failed before it had a checkpoint of its own: a mended one can begin where it began.
+        Also None for a job that failed before it had a checkpoint of its own: once fixed, it can start where this one
+        started.
         """
         if (self.settings.interval_ms is None and self.last is None) or (status == "FAILED" and self.forerunners):
             return None
@@ -385,7 +386,7 @@ class CheckpointCoordinator:
         return JobMark(self._job_id, job_name, status, now, last.external_path, last.is_drained, discards=True)
 
     def mark_begin(self, job_name: str, path: str | None) -> None:
-        """The job begins, at a path or with nothing; what a job of its name has left is not its own."""
+        """Record the job's start, from a path or from scratch; files of earlier jobs of its name are not its own."""
         mark, store = JobMark(self._job_id, job_name, BEGUN, self._clock.now_ms(), path), self._store
 
         def done(result: None, error: BaseException | None) -> None:
@@ -400,7 +401,7 @@ class CheckpointCoordinator:
             self._calls.run(lambda: store.mark_job(mark), done)
 
     def in_progress(self) -> list[CheckpointRecord]:
-        """Those in the making, oldest first."""
+        """Return the pending checkpoints, oldest first."""
         now_ms = self._clock.steady_ms()
         return [pending.record(CheckpointStatus.IN_PROGRESS, now_ms) for pending in self._pending.values()]
 
@@ -411,40 +412,40 @@ class CheckpointCoordinator:
 
     @property
     def before_latest(self) -> CheckpointMetadata | None:
-        """Where a recovery can go back to when the latest checkpoint is damaged.
+        """The checkpoint that a recovery can fall back to if the latest one is damaged.
 
-        Before the savepoint that ends the job there is nothing: what it holds may have been committed.
+        The savepoint that ends the job does not have a fallback, because its output may have been committed.
         """
         return self.completed[-2] if len(self.completed) > 1 and self.last is None else None
 
     def drop_latest(self) -> None:
-        """The latest checkpoint turned out to be damaged: recover from the one before (G11).
+        """Drop the latest checkpoint, which turned out to be damaged, and recover from the one before (G11).
 
         Its files stay until the job runs again: if it does not, the user may repair them.
         """
         self._dropped.append(self.completed.pop())
 
     def keep_all(self) -> None:
-        """The coordinator does not know what to keep: delete nothing."""
+        """Delete nothing, because the coordinator does not know which files to keep."""
         self._keeps_all = True
 
     @property
     def knows_what_to_keep(self) -> bool:
-        """Whether what is not kept may be deleted; not while a recovery has yet to look."""
+        """Whether files that are not retained may be deleted; not while a recovery has yet to look."""
         return not self._keeps_all
 
     def discard_all(self, mark: JobMark | None) -> None:
-        """The job needs no recovery any more: say how it has ended, unless that was said, and delete what is kept."""
+        """Record how the job has ended, if not done yet, and delete its checkpoints: it needs no recovery any more."""
         self._mark = mark
         self._replaces_forerunners |= mark is not None
         self.completed.clear()
         self._dropped.clear()
         self._keeps_all = False
-        self._has_deleted_forerunners = False  # a deposed one may have gone on for a while
+        self._has_deleted_forerunners = False  # a deposed job master may have continued for a while
         self._collect_garbage()
 
     def sweep(self) -> None:
-        """Delete what is no longer needed, when the job is over and all its workers are gone. Does IO."""
+        """Delete unneeded files, when the job is over and all its workers have ended. Does IO."""
         for path in self.given_up:
             self._store.discard_savepoint(path)
         self._say_how_it_ended()
@@ -454,16 +455,16 @@ class CheckpointCoordinator:
                 self._store.delete_jobs(self._forerunners_to_delete)
 
     def _say_how_it_ended(self) -> None:
-        """Comes first: without it, a job whose checkpoints are all gone looks like one without any. Does IO."""
+        """Record how the job ended. This comes first: a job with deleted checkpoints looks like a new one. Does IO."""
         if self._mark is not None:
             self._store.mark_job(self._mark)
             self._mark = None
 
     def trigger_now(self, is_full: bool = False) -> int | None:
-        """Trigger a checkpoint by hand; returns its id, None when the job cannot take one, or another one, just now.
+        """Trigger a checkpoint manually; return its id, or None if the job cannot take one, or another one, now.
 
-        Checkpoints of a job may follow each other without a gap. So when a full one cannot begin, the next checkpoint
-        by interval is full. A repeated request within `ANSWER_MS_MAX` returns its id.
+        A job's checkpoints may follow each other without a gap. So if a full one cannot begin, the next checkpoint by
+        interval is full. A repeated request within `ANSWER_MS_MAX` returns its id.
         """
         if is_full and (found := self._take_full()) is not None:
             return found
@@ -474,7 +475,7 @@ class CheckpointCoordinator:
         return None
 
     def _take_full(self) -> int | None:
-        """The id of the full checkpoint by interval that a request waits for. It is returned once."""
+        """Return the id of the full checkpoint by interval that a request waits for. It is returned once."""
         full, self._full = self._full, None
         is_fresh = full is not None and self._clock.steady_ms() - full[1] <= ANSWER_MS_MAX
         return full[0] if full is not None and is_fresh else None
@@ -583,7 +584,7 @@ class CheckpointCoordinator:
             self._tell(CheckpointsSettled())
 
     def _doubt(self, pending: PendingCheckpoint) -> None:
-        """Revoke a checkpoint that fails while its metadata is written, unless no recovery would look at it."""
+        """Revoke a checkpoint that fails while its metadata is written, unless no recovery would consider it."""
         savepoint = pending.savepoint
         if pending.is_completing and (savepoint is None or savepoint.command.stop is not None):
             self._doubtful.add(pending)
@@ -607,7 +608,7 @@ class CheckpointCoordinator:
                 self._replaces_forerunners = True
                 self._notify(lambda e: NotifyCheckpointComplete(e.id, pending.checkpoint_id))
             self._tell(SavepointSettled(pending.savepoint, pending.savepoint_path, None))
-            if not pending.savepoint.command.cancels:  # else the job is about to end
+            if not pending.savepoint.command.cancels:  # otherwise the job is about to end
                 self.serve_requests()
             return
         self._failures_in_a_row = 0
@@ -627,10 +628,10 @@ class CheckpointCoordinator:
         self.serve_requests()
 
     def _pause_ms(self, took_ms: int) -> int:
-        """How long to wait for the next checkpoint after one that took so long.
+        """Return the pause before the next checkpoint after one that took `took_ms`.
 
-        Where a short interval is shorter than that too, checkpoints would follow one another at once. Each of them
-        interrupts all tasks, so the records would hardly get on.
+        If a short interval is shorter still, checkpoints would follow one another immediately. Each of them interrupts
+        all tasks, so records would hardly make progress.
         """
         interval_ms, pause_ms = self.settings.interval_ms, self.settings.min_pause_ms
         if interval_ms is None or interval_ms >= PAUSE_MS_MAX or took_ms < interval_ms:
@@ -638,7 +639,7 @@ class CheckpointCoordinator:
         return max(pause_ms, min(took_ms, PAUSE_MS_MAX))
 
     def _delete_initial(self) -> None:
-        """A savepoint that the job claims is not needed once it has a checkpoint of its own (H4)."""
+        """Delete a claimed savepoint, which the job does not need once it has a checkpoint of its own (H4)."""
         initial, self.initial = self.initial, None
         path = initial.external_path if initial is not None and self.settings.claims_initial else None
         if path is not None:
@@ -653,9 +654,9 @@ class CheckpointCoordinator:
         heals: tuple[bool, bool] = (False, False),
         is_unready: bool = False,
     ) -> None:
-        """Give one up; `heals`: whether the failure is final at first, and whether it lies outside (`Failure`).
+        """Abort a checkpoint; `heals`: whether the failure is final at first, and whether it lies outside (`Failure`).
 
-        `is_unready`: a task could not take part just then; a savepoint is tried again.
+        `is_unready`: a task could not take part at that moment; a savepoint is retried.
         """
         pending = self._pending.pop(checkpoint_id)
         counts = counts and pending.savepoint is None
@@ -675,15 +676,15 @@ class CheckpointCoordinator:
     def _abort_savepoint(
         self, pending: PendingCheckpoint, savepoint: SavepointRequest, reason: str, is_unready: bool
     ) -> None:
-        """Sources that have come to their end for it cannot go on: then the job restarts.
+        """Abort a savepoint; if sources have ended for it, restart the job, because they cannot continue.
 
-        It does so because somebody asked for the stop, however often that fails: the job itself is not at fault.
+        The restart does not count as a fault of the job, however often it happens, because a user requested the stop.
         """
         if pending.checkpoint_id not in self._writing:
-            self._discard(pending)  # else when it is known whether it became visible
+            self._discard(pending)  # otherwise once its visibility is known
         self._collect_garbage()
         self._notify(lambda e: NotifyCheckpointAborted(e.id, pending.checkpoint_id))
-        if is_unready and self._running:  # `on_time` refuses what has waited too long
+        if is_unready and self._running:  # `on_time` refuses requests that have waited too long
             savepoint.put_off(self._clock.steady_ms(), reason)
             self._requests.appendleft(savepoint)
         else:
@@ -695,7 +696,7 @@ class CheckpointCoordinator:
             self.serve_requests()
 
     def _discard(self, pending: PendingCheckpoint) -> None:
-        """Delete what was written for a savepoint that was given up, unless it is complete."""
+        """Delete the files of an aborted savepoint, unless it is complete."""
         path, store = pending.savepoint_path, self._store
         if path is not None:
             self.given_up.append(path)
@@ -710,13 +711,13 @@ class CheckpointCoordinator:
 
     def _notify(self, message: Callable[[Execution], ToWorker]) -> None:
         if not self._running:
-            return  # the tasks are being cancelled; the next attempt restores what this is about
+            return  # the tasks are being cancelled; the next attempt restores this information
         for execution in self._graph.executions():
             if not execution.state.is_terminal:
                 self._effects.send(execution.worker_id, message(execution))
 
     def _collect_garbage(self) -> None:
-        """Delete what is no longer needed, in the background; calls made meanwhile cause one more run after that."""
+        """Delete unneeded files in the background; calls in the meantime cause one more run afterwards."""
         if self._keeps_all:
             return
         if self._collecting or (self._is_marking_begin and self._mark is not None):
@@ -754,5 +755,5 @@ class CheckpointCoordinator:
 
 
 def enumerator_state(metadata: CheckpointMetadata, operator_id: str) -> StateFile | None:
-    """The enumerator's state of a source in a checkpoint; None when the source is new."""
+    """Return the enumerator state of a source in a checkpoint; None if the source is new."""
     return next((o.coordinator for o in metadata.operators if o.operator_id == operator_id), None)

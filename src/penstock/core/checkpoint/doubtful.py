@@ -1,8 +1,8 @@
-"""Checkpoints that failed while their metadata was written: they may be visible, or become so, and are revoked (G8).
+"""Revokes checkpoints that failed while their metadata was written, since they may be or become visible (G8).
 
-A write that reports an error, or does not return in time, may have done its work all the same, or do it later. A later
-job master would begin from what it finds visible. So the store is asked to take such a checkpoint back, again and again
-until it says that it has, and no attempt of the job begins before that.
+A write that reports an error, or does not return in time, may still have succeeded, or may succeed later. A later job
+master would start from any checkpoint that is visible. So the store is asked to revoke such a checkpoint, repeatedly
+until it confirms, and no attempt of the job starts before that.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from penstock.core.checkpoint.store_calls import StoreCalls
 from penstock.core.effects import Effects
 from penstock.core.ports import CheckpointStore, Clock
 
-#: How long after an error a checkpoint is revoked again, and how long after a call that the store has not answered.
+#: The delays before a revocation is repeated: after an error, and after a call that the store has not answered.
 REVOKE_AGAIN_MS: Final = 1_000
 REVOKE_UNANSWERED_MS: Final = 10_000
 
 
 class DoubtfulCheckpoints:
-    """See the module's text. `on_revoked` is called when the store has taken some back."""
+    """See the module docstring. `on_revoked` is called when the store has revoked some."""
 
     def __init__(
         self,
@@ -31,9 +31,9 @@ class DoubtfulCheckpoints:
         store: CheckpointStore,
         on_revoked: Callable[[], None],
     ) -> None:
-        #: Those that are not yet taken back.
+        #: Checkpoints that are not revoked yet.
         self.open: dict[int, PendingCheckpoint] = {}
-        #: Those that were taken back, and are none whatever the store still does.
+        #: Revoked checkpoints: they are invalid regardless of later writes by the store.
         self.revoked: set[int] = set()
         self._clock = clock
         self._effects = effects
@@ -41,21 +41,21 @@ class DoubtfulCheckpoints:
         self._store = store
         self._on_revoked = on_revoked
         self._again_ms: int | None = None
-        #: those of which the log says that they hold up the job
+        #: checkpoints that were logged as blocking the job
         self._said: set[int] = set()
 
     def add(self, pending: PendingCheckpoint) -> None:
-        """One more has failed: revoke it, and all others that are open."""
+        """Add a failed checkpoint: revoke it, and all others that are open."""
         self.open[pending.checkpoint_id] = pending
         self._revoke()
 
     def clear(self) -> None:
-        """No attempt follows that they could mislead."""
+        """Forget the open checkpoints: no attempt follows that they could mislead."""
         self.open.clear()
         self._again_ms = None
 
     def next_deadline(self) -> int | None:
-        """When (ms) `on_time` has something to do."""
+        """Return the time (ms) when `on_time` is due."""
         return self._again_ms
 
     def on_time(self, now_ms: int) -> None:
@@ -74,7 +74,7 @@ class DoubtfulCheckpoints:
         def done(result: None, error: BaseException | None) -> None:
             open_ids = [checkpoint_id for checkpoint_id in ids if checkpoint_id in self.open]
             if not open_ids:
-                return  # another call has done it, or the job is over
+                return  # another call has revoked them, or the job is over
             if error is None:
                 self._take_back(open_ids)
                 return

@@ -1,14 +1,15 @@
-"""Event time from one attempt of a job to the next, and from one job to the next: what checkpoints hold of it.
+"""Restores event time from checkpoints, from one attempt of a job to the next and from one job to the next.
 
-A checkpoint holds for each operator and subtask how far event time had come at its input and at its output. An operator
-within a chain reports its output alone, so its input is taken to be there too. With another parallelism the lowest of
-all subtasks counts. A subtask that had finished holds nothing back.
+For each operator and subtask, a checkpoint stores how far event time had advanced at its input and at its output. An
+operator within a chain reports only its output, so its input is assumed to be there as well. With another parallelism,
+the lowest value of all subtasks counts. A finished subtask holds nothing back.
 
-Without this, event time would begin again after each restart, and a very late record could open a window again that has
+Without this, event time would start over after each restart, and a very late record could reopen a window that has
 fired, and overwrite its result.
 
-Event time begins again for an operator behind a source that the checkpoint does not know, because nothing has come from
-that source yet. An operator that reads from another one for the first time goes on no further than that one had come.
+Event time starts over for an operator after a source that the checkpoint does not contain, because that source has not
+produced anything yet. An operator that reads from another one for the first time continues no further than that one had
+advanced.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from penstock.core.graph.job_graph import JobGraph, JobVertex
 from penstock.core.records import MAX_WATERMARK, MIN_TIMESTAMP
 from penstock.storage.metadata import CheckpointMetadata, OperatorState
 
-#: By the operator's place in its chain, and the chain's input under INPUT_PLACE.
+#: By the operator's place in its chain; the chain's input is under INPUT_PLACE.
 Watermarks = Mapping[int, int]
 INPUT_PLACE = -1
 
@@ -27,7 +28,7 @@ INPUT_PLACE = -1
 def watermarks_in_checkpoint(
     vertex: JobVertex, place: int, reached: Mapping[tuple[int, int], Watermarks]
 ) -> dict[int, tuple[int, int]]:
-    """Of the operator at that place, by subtask: input and output; nothing where time has not begun."""
+    """Return the input and output watermarks of the operator at `place`, for each subtask where time has begun."""
     found = {}
     for subtask in range(vertex.parallelism):
         of_task = reached.get((vertex.index, subtask), {})
@@ -39,7 +40,7 @@ def watermarks_in_checkpoint(
 
 
 def restored_watermarks(metadata: CheckpointMetadata | None, job_graph: JobGraph) -> dict[tuple[int, int], Watermarks]:
-    """Where the tasks begin when a job continues from a checkpoint."""
+    """Return the watermarks that tasks start from when a job continues from a checkpoint."""
     if metadata is None:
         return {}
     states = {state.operator_id: state for state in metadata.operators}
@@ -67,21 +68,21 @@ def restored_watermarks(metadata: CheckpointMetadata | None, job_graph: JobGraph
 
 
 def _reached_by(restored: Mapping[tuple[int, int], Watermarks], job_graph: JobGraph, vertex: int) -> int:
-    """How far all outputs of a vertex have come, which is above all that read from it."""
+    """Return the lowest watermark of a vertex's outputs, an upper bound for everything that reads from it."""
     of_tasks = [restored[vertex, subtask] for subtask in range(job_graph.vertices[vertex].parallelism)]
     return min(mark for of_task in of_tasks for place, mark in of_task.items() if place != INPUT_PLACE)
 
 
 def not_over(watermark: int) -> int:
-    """Event time as an attempt begins with it: where it was over, for want of more to read, it begins again.
+    """Return the watermark that an attempt starts with: if time had ended for lack of data, it starts over.
 
-    A reader that was told that there is nothing more may be dealt splits now, and what it reads is not late.
+    A reader that had run out of splits may be assigned new ones now, and their records are not late.
     """
     return MIN_TIMESTAMP if watermark == MAX_WATERMARK else watermark
 
 
 def watermarks_of_subtask(state: OperatorState | None, subtask: int, parallelism: int) -> tuple[int, int]:
-    """Where a subtask of an operator begins, at its input and at its output."""
+    """Return the watermarks that a subtask of an operator starts with, at its input and at its output."""
     before, output = _of_subtask(state, subtask, parallelism)
     return not_over(before), not_over(output)
 

@@ -1,4 +1,4 @@
-"""Which files of a job's checkpoint directory are no longer needed (G6, G11). Pure: a listing in, paths out."""
+"""Finds unneeded files in a job's checkpoint directory (G6, G11). Pure: a listing in, paths out."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ def garbage(
     oldest_live_id: int,
     revoked: Collection[int] = (),
 ) -> list[str]:
-    """The files to delete, metadata first, so that what is half deleted never looks whole.
+    """Return the files to delete, metadata first, so that a half-deleted checkpoint never looks complete.
 
-    What says that a checkpoint was revoked stays: its metadata may yet come.
+    The record that a checkpoint was revoked stays, because its metadata may still be written.
 
-    These are needed: all files of checkpoints from `oldest_live_id` on, which may still be in the making; the metadata
-    of kept checkpoints; and every state file that one of these refers to, whichever checkpoint wrote it.
+    Needed are: all files of checkpoints from `oldest_live_id` on, which may still be pending; the metadata of kept
+    checkpoints; and every state file that a kept checkpoint refers to, whichever checkpoint wrote it.
     """
     kept = list(kept)
     needed = {file.path for metadata in kept for file in metadata.state_files() if file.path is not None}

@@ -1,22 +1,22 @@
-"""Records in flight of an unaligned checkpoint, restored at another parallelism (D4, G5). Pure.
+"""Restores the records in flight of an unaligned checkpoint at another parallelism (D4, G5). Pure.
 
-At the same parallelism what was in flight goes back into its own channels. When an end of an edge has another number of
-subtasks, those channels are gone. Then a producer takes over the channels of old producers (old subtask p goes to
-subtask p modulo the new parallelism) and partitions their records again, ahead of everything else it emits. For each
-old channel that is first what had arrived and then what was still to be sent, so records of one producer and one key
-keep their order. But where there are other producers than before, the new records of that key may come from another
-one. So each producer says in its channels where what was in flight ends (`EndOfOutputChannelState`), and a consumer
-processes nothing after that before all channels of the edge have come so far (`InputGate.end_channel_state`). No
-checkpoint begins before all consumers have: one that held only some of these records could not tell which ones are old.
-Watermarks in flight are left out: those that follow are not below them.
+At the same parallelism, records in flight return to their own channels. If an end of an edge has another number of
+subtasks, those channels no longer exist. Then a producer takes over the channels of old producers (old subtask p goes
+to subtask p modulo the new parallelism) and partitions their records again, before it emits anything else. From each
+old channel, it first takes the records that had arrived and then the unsent ones, so records of one producer and one
+key keep their order. But if the producers have changed, the new records of that key may come from another one. So each
+producer marks in its channels where the records in flight end (`EndOfOutputChannelState`), and a consumer processes
+nothing after the mark until all channels of the edge have reached it (`InputGate.end_channel_state`). No checkpoint
+begins before all consumers have done so: one that held only some of these records could not identify the old ones.
+Watermarks in flight are omitted: the following ones are not lower.
 
-A broadcast edge cannot be handled like that, because each consumer lacked different records, nor can a pointwise edge,
-because its records keep the order of a key that only a task further up knows. So no barrier overtakes records on the
-way to a task with such an input (`penstock.core.task.barriers.forced_aligned`), and only checkpoints of versions in
-which one did hold records in flight there: those are refused at another parallelism.
+A broadcast edge cannot be handled like this, because each consumer lacked different records, nor can a pointwise edge,
+because its records keep the order of a key that only a task further upstream knows. So no barrier overtakes records on
+the way to a task with such an input (`penstock.core.task.barriers.forced_aligned`). Only checkpoints of versions where
+barriers did so have records in flight there: they are refused at another parallelism.
 
-What a barrier overtook in an output is stored with the operator ahead of it. So that operator must be there, though the
-edge may be gone.
+Records that a barrier overtook in an output are stored with the upstream operator. So that operator must exist, though
+the edge may not.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from penstock.core.checkpoint.channel_states import CHANNEL_MODE, ChannelState, 
 from penstock.core.graph.job_graph import BROADCAST, JobEdge, JobGraph, JobVertex
 from penstock.storage.metadata import CheckpointMetadata, OperatorState, OperatorStateHandle, StateFile
 
-#: What jobs are told that run step by step.
+#: The error for jobs in micro-batch execution.
 ONLY_STREAMING: Final = (
     "micro-batch execution cannot take over the records in flight of an unaligned checkpoint; start from a savepoint "
     "or from an aligned checkpoint"
@@ -37,7 +37,7 @@ ONLY_STREAMING: Final = (
 
 
 def check_in_flight(metadata: CheckpointMetadata, job_graph: JobGraph) -> None:
-    """Raise `CheckpointError` when records in flight have nowhere to go in this job."""
+    """Raise `CheckpointError` if records in flight cannot be restored in this job."""
     states = {o.operator_id: o for o in metadata.operators}
     edges = {channel.edge for state in metadata.operators for _, channel, _ in _channels(state)}
     if not edges:
@@ -68,12 +68,12 @@ def check_in_flight(metadata: CheckpointMetadata, job_graph: JobGraph) -> None:
 
 
 def is_rescaled(edge: JobEdge, job_graph: JobGraph, states: Mapping[str, OperatorState]) -> bool:
-    """Whether an end of the edge had another parallelism in the checkpoint."""
+    """Return whether an end of the edge had another parallelism in the checkpoint."""
     return any(_is_rescaled(job_graph.vertices[vertex], states) for vertex in (edge.source, edge.target))
 
 
 def edges_with_new_producers(job_graph: JobGraph, states: Mapping[str, OperatorState]) -> frozenset[int]:
-    """The edges on which records are in flight whose producers had another parallelism in the checkpoint."""
+    """Return the edges with records in flight whose producers had another parallelism in the checkpoint."""
     in_flight = {channel.edge for state in states.values() for _, channel, _ in _channels(state)}
     return frozenset(
         edge.index
@@ -91,7 +91,7 @@ def _is_rescaled(vertex: JobVertex, states: Mapping[str, OperatorState]) -> bool
 def taken_over(
     edge: JobEdge, subtask: int, job_graph: JobGraph, states: Mapping[str, OperatorState]
 ) -> tuple[StateFile, ...]:
-    """The records in flight on an edge that a producing subtask partitions again, in this order."""
+    """Return the records in flight on an edge that a producing subtask partitions again, in this order."""
     producer, consumer = job_graph.vertices[edge.source], job_graph.vertices[edge.target]
     found: list[tuple[int, int, int, StateFile]] = []
     for vertex, wanted in ((consumer, Direction.IN), (producer, Direction.OUT)):

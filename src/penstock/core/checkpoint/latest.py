@@ -1,9 +1,9 @@
-"""Where a job begins that continues from the newest checkpoint of its name. Pure: what there is in, a choice out.
+"""Finds where a job that continues from the newest checkpoint of its name starts. Pure: the findings in, a choice out.
 
-Checkpoints count, and so does the savepoint that the last job was stopped with. The newest is taken: that of the
-highest job master, and of one job master the newest by time. A job that has ended and said so has left nothing else,
-and one that came to its end has nothing more to do. A checkpoint does not count if it is older than the beginning of a
-job that did not continue from it.
+Checkpoints count, and so does the savepoint that the last job was stopped with. The newest one is chosen: that of the
+highest job master, and among those the newest by time. A job that has ended and recorded so has left nothing else, and
+one that came to its end has nothing more to do. A checkpoint does not count if it is older than the start of a job that
+did not continue from it.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from penstock.storage.metadata import CheckpointMetadata
 
 @dataclass(frozen=True)
 class Choice:
-    """One of: checkpoints, newest first; the savepoint at `path`; the `end` of a job that has finished; nothing."""
+    """One of: checkpoints, newest first; the savepoint at `path`; the `end` of a finished job; nothing."""
 
     checkpoints: tuple[CheckpointMetadata, ...] = ()
     path: str | None = None
     end: JobMark | None = None
     #: why checkpoints that may be newer than all others cannot be read
     damaged: tuple[str, ...] = ()
-    #: the directories of these
+    #: the directories of these checkpoints
     skipped: tuple[str, ...] = ()
 
     @property
     def is_empty(self) -> bool:
-        """Whether the job begins as if there had never been one of its name."""
+        """Whether the job starts as if no job of its name had ever existed."""
         return not self.checkpoints and self.path is None and self.end is None
 
 
 def choose_latest(left: LeftByJobs) -> Choice:
-    """Where to continue."""
+    """Return where to continue."""
     mark = _newest_mark(left)
     ended = {mark.job_id for mark in left.marks if mark.status != BEGUN}
     since = (0, -1) if mark is None else (mark.job_master, mark.timestamp_ms)
@@ -50,7 +50,7 @@ def choose_latest(left: LeftByJobs) -> Choice:
     damaged = [found for found in counting if found.metadata is None and _may_be_newer(found, whole, names)]
     return Choice(
         tuple(found.metadata for found in whole if found.metadata is not None),
-        # A job that had no time for a checkpoint is where it began.
+        # A job that did not get to a checkpoint continues where it started.
         path=None if mark is None or whole or mark.status != BEGUN else mark.savepoint,
         damaged=tuple(f"{found.directory} cannot be restored: {found.damage}" for found in damaged),
         skipped=tuple(found.directory for found in damaged),
@@ -58,16 +58,16 @@ def choose_latest(left: LeftByJobs) -> Choice:
 
 
 class Forerunners(NamedTuple):
-    """The jobs that one continues. When it has a checkpoint of its own, what is left of some is to be deleted."""
+    """The jobs that another one continues. Once it has a checkpoint of its own, the files of some are deleted."""
 
     job_ids: tuple[str, ...] = ()
     to_delete: tuple[str, ...] = ()
 
 
 def forerunners(left: LeftByJobs, choice: Choice, retains: bool, job_id: str) -> Forerunners:
-    """Those that the job of an id continues: since one of the name has ended, or began anew. What is older is users'.
+    """Return the jobs that `job_id` continues: all since one of the name ended or started over. Users own older files.
 
-    So do checkpoints where the option says that jobs retain them (`retains`).
+    They also own checkpoints if the option says that jobs retain them (`retains`).
     """
     mark = _newest_mark(left)
     since = -1 if mark is None else mark.job_master
@@ -81,7 +81,7 @@ def forerunners(left: LeftByJobs, choice: Choice, retains: bool, job_id: str) ->
 
 
 def refusal_of_latest(choice: Choice) -> str:
-    """Why a job with sinks that commit does not go on past damaged checkpoints of its name."""
+    """Return why a job with committing sinks does not continue past damaged checkpoints of its name."""
     if choice.checkpoints:
         return refusal_to_fall_back(choice.damaged[0], str(choice.checkpoints[0].external_path))
     return (
@@ -92,7 +92,7 @@ def refusal_of_latest(choice: Choice) -> str:
 
 
 def finished_before(end: JobMark) -> str:
-    """What to tell a user who starts a job again that has nothing more to do."""
+    """Return the message for a user who restarts a job that has nothing more to do."""
     return (
         f"job {end.job_id} of this name has finished, so there is nothing left to do; without "
         f"{RECOVERY_FROM_LATEST.key()} it starts from the beginning"
@@ -110,7 +110,10 @@ def _age(found: Left) -> tuple[int, int, int]:
 
 
 def _may_be_newer(damaged: Left, whole: list[Left], known: set[str]) -> bool:
-    """In the job of the newest one, the numbers tell; a job none of whose checkpoints can be read may be newer."""
+    """Return whether a damaged checkpoint may be newer.
+
+    Within the job of the newest one, ids decide; a job without any readable checkpoint may be newer.
+    """
     if damaged.job_id not in known:
         return True
     return bool(whole) and whole[0].job_id == damaged.job_id and damaged.checkpoint_id > whole[0].checkpoint_id

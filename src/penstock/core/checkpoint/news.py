@@ -1,4 +1,4 @@
-"""What the checkpoint coordinator has for the job master: values, taken in once the handler has returned."""
+"""Messages from the checkpoint coordinator to the job master: values, handled once the handler has returned."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from penstock.storage.leadership import DeposedError
 
 @dataclass(frozen=True, slots=True)
 class CheckpointsFailed:
-    """The job must restart: too many checkpoints failed, or a source ended for a savepoint that did."""
+    """The job must restart: too many checkpoints failed, or a source ended for a savepoint that failed."""
 
     failure: Failure
 
 
 @dataclass(frozen=True, slots=True)
 class CheckpointsSettled:
-    """Every checkpoint is known to be complete or not."""
+    """The outcome of every checkpoint is known."""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckpointCompleted:
-    """A checkpoint is complete that the job can begin again from."""
+    """A checkpoint that the job can restart from is complete."""
 
 
 @dataclass(frozen=True, slots=True)
 class SavepointSettled:
-    """A savepoint that was asked for is complete, at `path`, or will not be, for the reason `error`."""
+    """A requested savepoint is complete, at `path`, or has failed, for the reason `error`."""
 
     request: SavepointRequest
     path: str | None
@@ -38,7 +38,7 @@ class SavepointSettled:
 
 @dataclass(frozen=True, slots=True)
 class JobDeposed:
-    """Another job master has taken the job over."""
+    """Another job master has taken over the job."""
 
     error: DeposedError
 

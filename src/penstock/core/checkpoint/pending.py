@@ -1,4 +1,4 @@
-"""A checkpoint in the making: who must acknowledge, and what has been acknowledged."""
+"""A pending checkpoint: the tasks that must acknowledge it, and the acknowledgements so far."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from penstock.storage.metadata import CheckpointMetadata, OperatorSubtaskState, 
 
 
 class PendingCheckpoint:
-    """Collects acknowledgements; `metadata()` is what it becomes once all are there."""
+    """Collects acknowledgements; once all have arrived, `metadata()` returns the result."""
 
     def __init__(
         self,
@@ -31,23 +31,23 @@ class PendingCheckpoint:
         is_unaligned: bool = False,
     ) -> None:
         self.checkpoint_id = checkpoint_id
-        #: when it was triggered, for people
+        #: when it was triggered, for display
         self.timestamp_ms = timestamp_ms
-        #: and for time-outs
+        #: when it was triggered, for time-outs
         self.begun_ms = begun_ms
-        #: when the last acknowledgement came
+        #: when the last acknowledgement arrived
         self.acknowledged_ms: int | None = None
         self.savepoint = savepoint
         self.savepoint_path = savepoint_path
-        #: Whether sources came to their end for it, and so cannot go on when it fails.
+        #: Whether sources have ended for it, and so cannot continue if it fails.
         self.ends_sources = False
-        #: The checkpoints whose files this one may build on: they must not go while it is in the making.
+        #: The checkpoints whose files this one may build on: they must not be deleted while it is pending.
         self.bases = bases
-        #: the last one that was complete when it was triggered; 0 for none
+        #: the last completed checkpoint when this one was triggered; 0 for none
         self.completed_id = bases[-1].checkpoint_id if bases else 0
         self.alignment_ms_max = 0
         self.held_back_bytes = 0
-        #: whether it refers to no file of an earlier checkpoint
+        #: whether it does not refer to files of earlier checkpoints
         self.is_full = False
         self.sync_ms_max = 0
         self.async_ms_max = 0
@@ -57,9 +57,9 @@ class PendingCheckpoint:
         self._subtasks = len(executions)
         self.missing = {e.id for e in executions if e.state is not ExecutionState.FINISHED}
         self._finished = {e.id for e in executions if e.state is ExecutionState.FINISHED}
-        #: who has been asked to send the barrier
+        #: tasks that were asked to send the barrier
         self._asked: set[ExecutionId] = set()
-        #: who has finished without a part, and so has sent no barrier
+        #: tasks that have finished without a part, and so have not sent a barrier
         self._silent = set(self._finished)
         self._states: dict[ExecutionId, dict[str, OperatorSubtaskState]] = {}
         self._watermarks: dict[ExecutionId, dict[str, tuple[int, int]]] = {}
@@ -69,13 +69,13 @@ class PendingCheckpoint:
 
     @property
     def acknowledged(self) -> int:
-        """How many subtasks need not be waited for any more."""
+        """The number of subtasks that the checkpoint no longer waits for."""
         return self._subtasks - len(self.missing)
 
     def acknowledge(self, ack: AcknowledgeCheckpoint, now_ms: int) -> bool:
-        """Take an acknowledgement that came at `now_ms` (ms since the epoch); True when it was the last one missing.
+        """Add an acknowledgement received at `now_ms` (ms since the epoch); return whether it was the last one missing.
 
-        Repeated ones change nothing.
+        Duplicates change nothing.
         """
         if ack.execution not in self.missing:
             return False
@@ -108,10 +108,10 @@ class PendingCheckpoint:
         return not self.missing
 
     def finish(self, execution: ExecutionId) -> bool:
-        """A task has finished without a part of its own: True when it was the last one missing.
+        """Handle a task that has finished without a part of its own; return whether it was the last one missing.
 
-        Its state is what the checkpoint that it waited for holds. Its channels have ended after its last records, which
-        counts as the barrier.
+        Its state is contained in the checkpoint that it waited for. Its channels have ended after its last records,
+        which counts as the barrier.
         """
         if execution not in self.missing:
             return False
@@ -121,14 +121,15 @@ class PendingCheckpoint:
         return not self.missing
 
     def ask(self, points: Iterable[Execution]) -> None:
-        """Note who is asked to send the barrier."""
+        """Note the tasks that are asked to send the barrier."""
         self._asked.update(point.id for point in points)
 
     def cut_off(self, subtasks: Iterable[ExecutionVertex]) -> list[Execution]:
-        """Those of some subtasks that no barrier reaches unless they are asked: all that they read from is silent.
+        """Return the subtasks that no barrier reaches unless they are asked, because all their producers are silent.
 
-        A task may finish before it is asked, since it waits for the checkpoint before alone. A task below it that took
-        its part of that one ahead of the end of its data, as without alignment, has yet to take its last part.
+        A task may finish before it is asked, since it waits only for the previous checkpoint. A downstream task that
+        took its part of that one before the end of its data, as happens without alignment, has yet to take its last
+        part.
         """
         vertices = self._graph.vertices
 
@@ -153,7 +154,7 @@ class PendingCheckpoint:
         path: str | None = None,
         metadata_bytes: int = 0,
     ) -> CheckpointRecord:
-        """It as of now, a steady time (ms), for the history."""
+        """Return a record for the history, as of `now_ms`, a steady time (ms)."""
         return CheckpointRecord(
             self.checkpoint_id,
             status,
@@ -177,7 +178,7 @@ class PendingCheckpoint:
         )
 
     def metadata(self, job_id: str) -> CheckpointMetadata:
-        """What is written."""
+        """Return the metadata to write."""
         assert not self.missing, f"checkpoint {self.checkpoint_id} lacks {len(self.missing)} acknowledgements"
         operators = []
         finished = self._finished_for_good()
@@ -213,7 +214,7 @@ class PendingCheckpoint:
         )
 
     def _watermarks_of(self, operator_id: str, subtasks: Iterable[ExecutionVertex]) -> dict[int, tuple[int, int]]:
-        """By subtask, where time has begun; for one that has finished it is over."""
+        """Return an operator's watermarks by subtask, where time has begun; in a finished subtask, time is over."""
         found = {}
         for subtask in subtasks:
             execution = subtask.current.id
@@ -225,11 +226,12 @@ class PendingCheckpoint:
         return found
 
     def _carried(self, operator_id: str, subtask: int) -> OperatorSubtaskState | None:
-        """The state that a finished subtask had at the end, as the previous checkpoint holds it (G10).
+        """Return the state that a finished subtask had at its end, from the previous checkpoint (G10).
 
-        What it had prepared for commit is not part of that: it was committed before the subtask was FINISHED.
+        Its prepared committables are excluded: they were committed before the subtask was FINISHED.
         """
-        # From what the job began with, nothing is carried: a finished subtask of that needs no state any more.
+        # Nothing is carried over from the checkpoint that the job started from: its finished subtasks need no state any
+        # more.
         operators = self.bases[-1].operators if self.bases else ()
         state = next((o.subtasks.get(subtask) for o in operators if o.operator_id == operator_id), None)
         if state is None:
@@ -242,10 +244,10 @@ class PendingCheckpoint:
         return OperatorSubtaskState(state.keyed, lists, state.native)
 
     def _finished_for_good(self) -> set[ExecutionId]:
-        """Those that will get no records after a recovery either.
+        """Return the tasks that will not receive records after a recovery either.
 
-        Without alignment a task may reach the end of its data ahead of its snapshot while a task upstream had not yet
-        reached its own. After a recovery that task sends again.
+        Without alignment, a task may reach the end of its data before its snapshot while an upstream task has not
+        reached its own. After a recovery, the upstream task sends again.
         """
         finished = set[ExecutionId]()
         for job_vertex in self._graph.vertices:
@@ -257,6 +259,6 @@ class PendingCheckpoint:
 
 
 def _in_flight_bytes(state: OperatorSubtaskState) -> int:
-    """The bytes of the records in flight that a part stores."""
+    """Return the size of the records in flight that a part stores."""
     handles = (handle for handles in state.operator.values() for handle in handles)
     return sum(handle.file.length for handle in handles if handle.mode == CHANNEL_MODE)

@@ -1,15 +1,15 @@
-"""Whether operators without uid may take the state that lies at their places in the program (H3, H4). Pure.
+"""Checks whether operators without a uid may take over the state at their places in the program (H3, H4). Pure.
 
-An id made from an operator's place says where the operator stands, not which one it is. An operator put in front of
-another takes over its place, and its state with it. So this module compares what the checkpoint says of the operator
-that wrote the state with what the program says now. It refuses:
+An id derived from an operator's place identifies the place, not the operator. An operator inserted in front of another
+takes over its place, and its state with it. So this module compares the checkpoint's description of the operator that
+wrote the state with the current program. It refuses:
 
 - another kind of operator, another name given by the program, or another declared type of keys;
-- what cannot be told: operators of the same kind were added, removed or moved, and neither a name nor the class of the
-  function says which is which.
+- ambiguous cases: operators of the same kind were added, removed or moved, and neither a name nor the function's class
+  distinguishes them.
 
-A function may change, and a name may be given, where nothing was added and nothing moved. The module does not check
-operators with a uid, nor what a checkpoint of an earlier release does not say.
+A function may change, and a name may be given, if nothing was added or moved. The module does not check operators with
+a uid, nor properties that are missing in checkpoints of earlier releases.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from penstock.storage.metadata import OperatorState
 
 
 def check_places(states: Iterable[OperatorState], job_graph: JobGraph) -> None:
-    """Raise `CheckpointError` for the first operator that would take state which may be another one's."""
+    """Raise `CheckpointError` for the first operator that would take over state which may belong to another one."""
     before = {state.operator_id: state for state in states if state.kind}
     operators = [operator for vertex in job_graph.vertices for operator in vertex.operators]
     for operator in operators:
@@ -39,7 +39,7 @@ def check_places(states: Iterable[OperatorState], job_graph: JobGraph) -> None:
 
 
 def _misfit(state: OperatorState, operator: OperatorInfo) -> str | None:
-    """What the program says of both, where the two differ."""
+    """Return a description of how the two differ; None if they match."""
     if state.kind != operator.kind:
         return "they are of different kinds"
     if _has_name(state) and _has_name(operator) and state.name != operator.name:
@@ -55,7 +55,7 @@ Rivals = list[tuple[OperatorState | OperatorInfo, str]]
 def _rivals(
     state: OperatorState, operator: OperatorInfo, before: dict[str, OperatorState], operators: list[OperatorInfo]
 ) -> Rivals:
-    """Others of the kind that may be the operator of before, or that the operator of now may have been."""
+    """Return others of the kind that may have written the state, or that may have been this operator before."""
     now = {o.operator_id: o for o in operators}
     others: Rivals = [(o, "added") for o in operators if o.kind == operator.kind and o.operator_id not in before]
     others += [
@@ -74,7 +74,7 @@ def _rivals(
 
 
 def _is_certain(state: OperatorState, operator: OperatorInfo, rivals: Rivals) -> bool:
-    """Whether a name, or the class of the function, is the operator's before and now, and none of its rivals'."""
+    """Return whether a name or function class matches the operator before and now, but none of its rivals."""
     if _has_name(state) and _has_name(operator):
         return all(rival.name != operator.name for rival, _ in rivals)
     if state.function and state.function == operator.function:

@@ -1,4 +1,4 @@
-"""What a new job master finds in the store of a job that another one ran: where to go on (G8, G11)."""
+"""Finds where a new job master continues, from the store of a job that another one ran (G8, G11)."""
 
 from __future__ import annotations
 
@@ -15,36 +15,36 @@ from penstock.core.ports import CheckpointStore
 from penstock.storage.job_marks import BEGUN, JobMark, LeftByJobs
 from penstock.storage.metadata import METADATA_NAME, CheckpointMetadata, RevokedError
 
-#: Attempts that one job master may use; the next one begins above them.
+#: Attempts that one job master may use; the next one starts above them.
 ATTEMPTS_PER_MASTER: Final = 1 << 17
 
 
 @dataclass(frozen=True)
 class Recovery:
-    """Where to go on: `completed` oldest first, ids above `last_id`, attempts from `first_attempt` on."""
+    """Where to continue: `completed` oldest first, ids above `last_id`, attempts from `first_attempt` on."""
 
     completed: tuple[CheckpointMetadata, ...]
     last_id: int
-    #: All that jobs of the name have left.
+    #: Everything left by jobs of the name.
     left: LeftByJobs
-    #: Checkpoints that look complete and cannot be read, each with the reason.
+    #: Checkpoints that look complete but cannot be read, each with the reason.
     damaged: tuple[str, ...]
-    #: Those of them that are newer than all others.
+    #: The damaged checkpoints that are newer than all others.
     passed_over: tuple[str, ...] = ()
-    #: The ids of these.
+    #: The ids of these checkpoints.
     skipped_ids: tuple[int, ...] = ()
-    #: How the job has ended, when it has; `last` is the savepoint that it was stopped with, if that is still there.
+    #: How the job has ended, if it has; `last` is the savepoint that it was stopped with, if that still exists.
     end: JobMark | None = None
     last: CheckpointMetadata | None = None
 
     @property
     def first_attempt(self) -> int:
-        """Above all attempts of former job masters."""
+        """The first attempt number above all attempts of former job masters."""
         return self.left.number * ATTEMPTS_PER_MASTER
 
 
 def complete_ids(listing: Iterable[str]) -> tuple[list[int], int]:
-    """The ids of checkpoints that have metadata, newest first, and the highest id of any that left a file."""
+    """Return the ids of checkpoints that have metadata, newest first, and the highest id of any that left a file."""
     complete, highest = [], 0
     for path in listing:
         match = CHECKPOINT_FILE.search(path)
@@ -56,17 +56,16 @@ def complete_ids(listing: Iterable[str]) -> tuple[list[int], int]:
 
 
 def read_recovery(store: CheckpointStore, job_id: str, job_name: str, retained: int) -> Recovery:
-    """Take the job over, and look into the store; does IO. Damaged checkpoints are passed over and reported.
+    """Take over the job and read its store; does IO. Damaged checkpoints are skipped and reported.
 
-    So is a damaged mark: where checkpoints are left, the last one serves as well, because that of a job that has ended
-    ends it again.
+    So is a damaged mark: if checkpoints are left, the last one suffices, because that of an ended job ends it again.
     """
     left = store.take_over(job_name)
     own = [mark for mark in left.marks if mark.job_id == job_id and mark.status != BEGUN]
     end = max(own, key=lambda mark: mark.job_master, default=None)
     if end is not None:
         return Recovery((), 0, left, (), (), (), end, _savepoint_of(store, end))
-    listed, highest = complete_ids(store.listing())  # which may be late
+    listed, highest = complete_ids(store.listing())  # the listing may be out of date
     counting = {one.checkpoint_id for one in left.checkpoints if one.job_id == job_id}
     ids, highest = sorted(counting.union(listed), reverse=True), max(highest, *counting, 0)
     completed: list[CheckpointMetadata] = []
@@ -94,7 +93,7 @@ def _savepoint_of(store: CheckpointStore, end: JobMark) -> CheckpointMetadata | 
 
 
 def read_through(store: CheckpointStore, metadata: CheckpointMetadata) -> None:
-    """Read every file of a checkpoint; damage counts only if a second reading finds it too. Does IO."""
+    """Read every file of a checkpoint; damage counts only if a second read confirms it. Does IO."""
     try:
         store.verify(metadata)
     except CheckpointError:
@@ -102,12 +101,12 @@ def read_through(store: CheckpointStore, metadata: CheckpointMetadata) -> None:
 
 
 def must_not_fall_back(job_graph: JobGraph, configuration: Configuration) -> bool:
-    """Whether going back past a damaged checkpoint would commit again, and the options do not allow that."""
+    """Return whether falling back past a damaged checkpoint would commit again, and the options do not allow that."""
     return job_graph.commits and configuration.read(RECOVERY_PAST_DAMAGED) == "refuse"
 
 
 def nothing_left(damage: Exception) -> str:
-    """Why a job fails whose only checkpoint is damaged, and what can be done another time."""
+    """Return why a job fails whose only checkpoint is damaged, and how to avoid this in future."""
     return (
         f"no checkpoint is left to recover from: {damage}. Starting over would lose what was committed; to keep more "
         "than one, set execution.checkpointing.num-retained"
@@ -115,12 +114,12 @@ def nothing_left(damage: Exception) -> str:
 
 
 def fallen_back(skipped: Sequence[str], taken: str) -> str:
-    """The line for a job that begins from an older checkpoint. Lines before it give the damage of each newer one."""
+    """Return the log line for falling back to an older checkpoint. Lines before it report the damage of newer ones."""
     return f"falls back: skips {', '.join(skipped)} as damaged, and takes {taken}"
 
 
 def refusal_to_fall_back(damage: str, before: str) -> str:
-    """Why a job with sinks that commit fails rather than go back past a damaged checkpoint, and what can be done."""
+    """Return why a job with committing sinks does not fall back past a damaged checkpoint, and the remedies."""
     return (
         f"{damage}. {before} is intact, but falling back to it would commit again what sinks have committed since. "
         f"Restore the file from a copy and start from that checkpoint with {RECOVERY_PATH.key()}, or set "

@@ -1,4 +1,4 @@
-"""Whether a job can begin from a savepoint or another job's checkpoint (H4). Pure; checked before anything runs."""
+"""Checks whether a job can start from a savepoint or another job's checkpoint (H4). Pure; runs before the job does."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from penstock.storage.metadata import CheckpointMetadata, OperatorState
 
 
 def check_fit(metadata: CheckpointMetadata, job_graph: JobGraph, configuration: Configuration) -> list[str]:
-    """`check_restorable` with what the configuration allows."""
+    """Call `check_restorable` with the options of the configuration."""
     return check_restorable(
         metadata,
         job_graph,
@@ -28,7 +28,7 @@ def check_fit(metadata: CheckpointMetadata, job_graph: JobGraph, configuration: 
 
 
 def as_begun_from(metadata: CheckpointMetadata, configuration: Configuration) -> CheckpointMetadata:
-    """The metadata of another job's savepoint or checkpoint, without its event time if an option says so."""
+    """Return the metadata of another job's savepoint or checkpoint, without its event time if an option says so."""
     return metadata if configuration.read(RECOVERY_KEEP_EVENT_TIME) else metadata.without_event_time()
 
 
@@ -39,7 +39,7 @@ def check_restorable(
     backend: str,
     matches_by_place: bool = False,
 ) -> list[str]:
-    """What the user should know of the restore, in lines; raises `CheckpointError` when the job does not fit."""
+    """Return messages for the user about the restore, in lines; raise `CheckpointError` if the job does not fit."""
     states = {o.operator_id: o for o in metadata.operators}
     if not matches_by_place:
         check_places(metadata.operators, job_graph)
@@ -71,7 +71,7 @@ def check_restorable(
 
 
 def _check_backend(state: OperatorState, backend: str) -> None:
-    """A backend's own files are read by that backend alone."""
+    """Raise if the keyed state is in another backend's own files, which only that backend can read."""
     for other in {native.backend for subtask in state.subtasks.values() for native in subtask.native} - {backend}:
         raise CheckpointError(
             f"operator {_named(state)}: the checkpoint holds its keyed state in files of the backend {other!r}, but "
@@ -83,7 +83,7 @@ def _check_backend(state: OperatorState, backend: str) -> None:
 def _require_finished_producers(
     finished: OperatorState, vertex: JobVertex, job_graph: JobGraph, states: dict[str, OperatorState]
 ) -> None:
-    """An operator that had finished is skipped: what another one sends to it now would be lost."""
+    """Raise if a finished operator, which is skipped, has unfinished producers: their records would be lost."""
     for edge in job_graph.inputs_of(vertex.index):
         for producer in job_graph.vertices[edge.source].operators:
             state = states.get(producer.operator_id)
@@ -111,7 +111,7 @@ def _unclaimed(states: dict[str, OperatorState], job_graph: JobGraph, ignores: b
 
 
 def _changed_query(left: list[OperatorState], new: list[OperatorInfo]) -> CheckpointError:
-    """The error for state of steps that queries had, and have no more."""
+    """Return the error for state of query steps that no longer exist."""
     lines = [
         "no operator of the job claims the state of all steps of its queries. State is good for the query that made it"
     ]
@@ -125,7 +125,7 @@ def _changed_query(left: list[OperatorState], new: list[OperatorInfo]) -> Checkp
 
 
 def _new_steps(states: dict[str, OperatorState], job_graph: JobGraph) -> list[OperatorInfo]:
-    """The steps of queries that may have state, and for which the checkpoint has none."""
+    """Return the query steps that may have state but have none in the checkpoint."""
     operators = [operator for vertex in job_graph.vertices for operator in vertex.operators]
     return [one for one in operators if one.is_stateful and one.description and one.operator_id not in states]
 

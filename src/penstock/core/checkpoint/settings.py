@@ -1,4 +1,4 @@
-"""The options of checkpointing, as the coordinator uses them."""
+"""The checkpointing options, as the coordinator uses them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from penstock.base.options import (
 
 @dataclass(frozen=True)
 class CheckpointSettings:
-    """`interval_ms` is None when checkpointing is off."""
+    """Checkpointing settings; an `interval_ms` of None turns checkpointing off."""
 
     interval_ms: int | None
     timeout_ms: int
@@ -40,7 +40,7 @@ class CheckpointSettings:
 
     @classmethod
     def of(cls, configuration: Configuration) -> CheckpointSettings:
-        """Read the options; raises `ConfigurationError` for a contradiction."""
+        """Read the options; raise `ConfigurationError` if they contradict each other."""
         if configuration.read(UNALIGNED_ENABLED):
             if configuration.read(CHECKPOINTING_MODE) != "EXACTLY_ONCE":
                 raise ConfigurationError(

@@ -1,4 +1,4 @@
-"""Figures of a job's checkpoints, and the history of the last of them."""
+"""Statistics of a job's checkpoints, and the history of the most recent ones."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import enum
 from dataclasses import dataclass, replace
 from typing import Final
 
-#: How many settled checkpoints the history holds (Flink's `web.checkpoints.history`).
+#: The number of completed or failed checkpoints in the history (Flink's `web.checkpoints.history`).
 HISTORY_MAX: Final = 10
-#: How many outcomes of settled checkpoints are kept, for requests that asked for a checkpoint.
+#: The number of checkpoint outcomes kept to answer requests that triggered a checkpoint.
 OUTCOMES_MAX: Final = 500
 
 
 class CheckpointStatus(enum.Enum):
-    """What has become of a checkpoint."""
+    """The status of a checkpoint."""
 
     IN_PROGRESS = "IN_PROGRESS"
     COMPLETED = "COMPLETED"
@@ -29,15 +29,15 @@ class SubtaskCheckpoint:
         subtask: its index, from 0.
         acknowledged_ms: when its part was stored (ms since the epoch).
         duration_ms: from the trigger of the checkpoint until then.
-        state_bytes: what the files hold that it refers to.
-        stored_bytes: what was written for this checkpoint.
-        start_delay_ms: from the trigger until the first barrier came.
-        alignment_ms: how long it aligned.
-        held_back_bytes: what it held back meanwhile.
-        sync_ms: how long it stood still.
-        async_ms: how long it wrote after that.
-        processed_bytes: what it processed while it aligned.
-        persisted_bytes: the size of the records in flight that were stored.
+        state_bytes: the size of the state that it refers to.
+        stored_bytes: the bytes written for this checkpoint.
+        start_delay_ms: from the trigger until the first barrier arrived.
+        alignment_ms: the duration of its alignment.
+        held_back_bytes: the bytes held back during alignment.
+        sync_ms: how long it stood still to take the snapshot.
+        async_ms: how long it wrote the snapshot afterwards.
+        processed_bytes: the bytes processed during alignment.
+        persisted_bytes: the size of the stored in-flight records.
     """
 
     vertex: int
@@ -57,13 +57,13 @@ class SubtaskCheckpoint:
 
 @dataclass(frozen=True)
 class RestoredRecord:
-    """The checkpoint or savepoint from which the job began last.
+    """The checkpoint or savepoint that the job was last restored from.
 
     Attributes:
         checkpoint_id: its id.
-        at_ms: when (ms since the epoch).
-        is_savepoint: whether a user had asked for it.
-        path: where it is; None when the job master holds it.
+        at_ms: when the job was restored (ms since the epoch).
+        is_savepoint: whether a user requested it.
+        path: its path; None if the job master holds it.
     """
 
     checkpoint_id: int
@@ -78,24 +78,24 @@ class CheckpointRecord:
 
     Attributes:
         checkpoint_id: its id.
-        status: what has become of it.
+        status: its status.
         triggered_ms: when it began (ms since the epoch).
-        is_savepoint: whether a user asked for it.
+        is_savepoint: whether a user requested it.
         duration_ms: from its beginning to its end, or to now.
-        state_bytes: what its files hold.
+        state_bytes: the size of its files.
         alignment_ms: how long the slowest task aligned.
-        held_back_bytes: what all tasks held back meanwhile.
+        held_back_bytes: the bytes that all tasks held back during alignment.
         sync_ms: how long the slowest task stood still for it.
-        async_ms: how long the slowest task wrote after that.
+        async_ms: how long the slowest task wrote afterwards.
         subtasks: how many subtasks take part.
         acknowledged: how many of them have stored their part.
-        path: where it is, of a savepoint from the start.
+        path: its path, which a savepoint has from the start.
         failure: why it failed.
         is_unaligned: whether barriers may overtake records for it.
         stops: whether the job ends with it.
-        stored_bytes: what was written for it, without what it shares with earlier ones.
-        parts: what subtasks have stored.
-        metadata_bytes: how long its metadata is, once it is complete.
+        stored_bytes: the bytes written for it, without those shared with earlier checkpoints.
+        parts: the parts stored by subtasks.
+        metadata_bytes: the size of its metadata, once it is complete.
     """
 
     checkpoint_id: int
@@ -120,32 +120,32 @@ class CheckpointRecord:
 
     @property
     def processed_bytes(self) -> int:
-        """What all subtasks together processed while they aligned."""
+        """The bytes that all subtasks together processed during alignment."""
         return sum(part.processed_bytes for part in self.parts)
 
     @property
     def persisted_bytes(self) -> int:
-        """The bytes of all stored records in flight."""
+        """The size of all stored in-flight records."""
         return sum(part.persisted_bytes for part in self.parts)
 
 
 @dataclass(frozen=True)
 class CheckpointStatistics:
-    """Counts since the job began; each change makes a new value, so any thread may read one.
+    """Counts since the job began. Immutable: each change creates a new value, so any thread may read one.
 
     Attributes:
-        triggered: checkpoints and savepoints that were begun.
-        completed: checkpoints that are complete.
-        failed: checkpoints that failed, without those that were given up because of something else.
-        given_up: those: they ended with an attempt, say, or were savepoints that failed.
-        savepoints: savepoints that are complete.
-        last: the last checkpoint that completed.
-        history: the last that completed or failed, savepoints too, newest first.
-        last_savepoint: the last savepoint that completed.
-        last_failed: the last checkpoint that failed.
-        restored: from where the job began last; None when it began anew.
-        restores: how often it began from a checkpoint.
-        outcomes: the ids of the last that completed or failed, with the reason of a failure, newest first.
+        triggered: the number of checkpoints and savepoints begun.
+        completed: the number of completed checkpoints.
+        failed: the number of failed checkpoints, without those in `given_up`.
+        given_up: checkpoints aborted for another reason, such as the end of an attempt, and failed savepoints.
+        savepoints: the number of completed savepoints.
+        last: the last completed checkpoint.
+        history: the last completed or failed checkpoints and savepoints, newest first.
+        last_savepoint: the last completed savepoint.
+        last_failed: the last failed or given-up checkpoint or savepoint.
+        restored: where the job was last restored from; None if it started from the beginning.
+        restores: how often it was restored from a checkpoint.
+        outcomes: the ids of the last completed or failed checkpoints, each with the reason of a failure, newest first.
     """
 
     triggered: int = 0
@@ -162,11 +162,11 @@ class CheckpointStatistics:
     given_up: int = 0
 
     def with_triggered(self) -> CheckpointStatistics:
-        """One more was begun."""
+        """Return the statistics with one more triggered checkpoint."""
         return replace(self, triggered=self.triggered + 1)
 
     def with_completed(self, record: CheckpointRecord) -> CheckpointStatistics:
-        """One has completed."""
+        """Return the statistics with one more completed checkpoint."""
         counted = (
             replace(self, savepoints=self.savepoints + 1, last_savepoint=record)
             if record.is_savepoint
@@ -175,12 +175,12 @@ class CheckpointStatistics:
         return counted._remembering(record)
 
     def with_failed(self, record: CheckpointRecord, *, counts: bool = True) -> CheckpointStatistics:
-        """One was given up; it does not count as failed when something else was at fault."""
+        """Return the statistics with one more failed checkpoint, or a given-up one if something else was at fault."""
         failed, given_up = self.failed + counts, self.given_up + (not counts)
         return replace(self, failed=failed, given_up=given_up, last_failed=record)._remembering(record)
 
     def with_restored(self, restored: RestoredRecord) -> CheckpointStatistics:
-        """The job has begun from a checkpoint."""
+        """Return the statistics with one more restore from a checkpoint."""
         return replace(self, restored=restored, restores=self.restores + 1)
 
     def _remembering(self, record: CheckpointRecord) -> CheckpointStatistics:

@@ -1,8 +1,8 @@
-"""Calls of the checkpoint store, made in the background: who was deposed hears of that, and nobody waits for ever.
+"""Background calls to the checkpoint store, with timeouts and detection of lost leadership.
 
-A store may hang: a network file system whose server is gone does. A call that only reads, or only deletes what nobody
-needs, is given up after a time, and what it answers later is ignored. A call after which it matters whether it was
-carried out is waited for, and the log says so.
+A store may hang, such as a network file system whose server is down. A call that only reads, or only deletes unneeded
+files, is abandoned after a timeout, and its late answer is ignored. If it matters whether a call was carried out, the
+job waits for it, and the log says so.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ class _Waiting:
     what: str
     since_ms: int
     due_ms: int
-    #: what is told that there is no answer; None for a call that is waited for
+    #: receives the timeout error; None for a call that must be waited for
     give_up: Callable[[BaseException], None] | None
 
 
 class StoreCalls:
-    """`tell` takes the news. After `patience_ms` without an answer a call is given up, or the log has a line."""
+    """Makes store calls and reports lost leadership. After `patience_ms`, abandons a call or logs the wait for it."""
 
     def __init__(self, effects: Effects, tell: Callable[[JobDeposed], None], clock: Clock, patience_ms: int) -> None:
         self._effects = effects
@@ -42,7 +42,7 @@ class StoreCalls:
         self._made = 0
 
     def run(self, work: Callable[[], T], done: Callable[[T | None, BaseException | None], None]) -> None:
-        """As `Effects.run`, for callers with their own time-outs; `done` is not called once the master is deposed."""
+        """Run `work` like `Effects.run`, for callers with their own timeouts; skip `done` once deposed."""
 
         def answered(result: T | None, error: BaseException | None) -> None:
             if isinstance(error, DeposedError):
@@ -55,13 +55,13 @@ class StoreCalls:
     def give_up_late(
         self, what: str, work: Callable[[], T], done: Callable[[T | None, BaseException | None], None]
     ) -> None:
-        """For calls that may be carried out late without harm: without an answer, `done` gets a `CallTimeoutError`."""
+        """Make a call that is harmless if carried out late; on timeout, `done` gets a `CallTimeoutError`."""
         self._watched(what, work, done, lambda error: done(None, error))
 
     def wait_for(
         self, what: str, work: Callable[[], T], done: Callable[[T | None, BaseException | None], None]
     ) -> None:
-        """For calls that must not be carried out when nobody expects it any more."""
+        """Make a call that must not be carried out after its caller has given up, so wait for it without a limit."""
         self._watched(what, work, done, None)
 
     def _watched(
@@ -82,11 +82,11 @@ class StoreCalls:
         self.run(work, answered)
 
     def next_deadline(self) -> int | None:
-        """When (ms) `on_time` has something to do."""
+        """Return when (ms) `on_time` is due."""
         return min((call.due_ms for call in self._waiting.values()), default=None)
 
     def on_time(self, now_ms: int) -> None:
-        """Give up what has no answer, or say that the job waits for it."""
+        """Abandon overdue calls, or log that the job waits for them."""
         for number, call in list(self._waiting.items()):
             if now_ms < call.due_ms or number not in self._waiting:
                 continue

@@ -1,7 +1,7 @@
-"""Which tasks a checkpoint waits for: those that have its barriers and have not acknowledged it. Pure.
+"""The tasks that hold up a checkpoint: they have its barriers but have not acknowledged it. Pure.
 
-A task that waits for the barrier of another one cannot acknowledge, and is not what holds the checkpoint up. So of the
-tasks that are missing, the checkpoint waits for those that read from none that is missing.
+A task that waits for the barrier of another task cannot acknowledge, and is not the one that holds the checkpoint up.
+So the checkpoint waits for the missing tasks that do not read from another missing task.
 """
 
 from __future__ import annotations
@@ -12,22 +12,22 @@ from typing import Final
 from penstock.core.checkpoint.pending import PendingCheckpoint
 from penstock.core.graph.execution_graph import Execution, ExecutionGraph
 
-#: Stragglers are few: at most one in so many of the tasks that could have acknowledged, or one.
+#: Stragglers are few: at most one in this many of the tasks that could have acknowledged, or a single task.
 SHARE: Final = 4
-#: And late: they take that many times as long as all others together.
+#: Stragglers are late: the wait for them is at least this many times as long as all the others took.
 TIMES: Final = 3
 
 
 @dataclass(frozen=True)
 class Stragglers:
-    """Those of a checkpoint.
+    """The stragglers of a checkpoint.
 
     Attributes:
         checkpoint_id: the checkpoint.
         tasks: the stragglers.
-        acknowledged: how many others have acknowledged.
-        acknowledged_after_ms: after how long the last of them had.
-        waited_ms: for how long the checkpoint has waited since then.
+        acknowledged: how many other tasks have acknowledged.
+        acknowledged_after_ms: how long the last of these took.
+        waited_ms: how long the checkpoint has waited since then.
     """
 
     checkpoint_id: int
@@ -38,7 +38,7 @@ class Stragglers:
 
 
 def waited_for(graph: ExecutionGraph, pending: PendingCheckpoint) -> list[Execution]:
-    """The tasks that a checkpoint waits for."""
+    """Return the tasks that a checkpoint waits for."""
     missing = pending.missing
     return [
         vertex.current
@@ -48,7 +48,7 @@ def waited_for(graph: ExecutionGraph, pending: PendingCheckpoint) -> list[Execut
 
 
 def stragglers(graph: ExecutionGraph, pending: PendingCheckpoint, now_ms: int, patience_ms: int) -> Stragglers | None:
-    """The few that it waits for, when the others have acknowledged for long; None when it is not so."""
+    """Return the few tasks that a checkpoint still waits for long after the others acknowledged it, or None."""
     last_ms, count = pending.acknowledged_ms, pending.acknowledged
     if pending.is_completing or last_ms is None:
         return None

@@ -1,4 +1,4 @@
-"""Computes aggregates of groups of records by way of partials: see the package's docstring."""
+"""Aggregates of groups of records, computed through partials: see the package's docstring."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from penstock.core.columns.expressions import Aggregate, full
 
 
 class _Partial(NamedTuple):
-    """One column of an aggregate's partials: the kernel that makes it, and the one that merges it."""
+    """One column of an aggregate's partials: the kernels that create and merge it."""
 
     make: str
     merge: str
@@ -34,7 +34,7 @@ _KINDS: Final[dict[str, tuple[_Partial, ...]]] = {
 class Aggregates:
     """Several aggregates of the same groups.
 
-    Partials are tables with the columns of the group, whatever these are, and then `partial_columns`.
+    Partials are tables with the group's columns, whatever these are, followed by `partial_columns`.
     """
 
     def __init__(self, aggregates: Sequence[Aggregate]) -> None:
@@ -48,15 +48,15 @@ class Aggregates:
         self.partial_columns = [name for name, _, _ in self._partials]
 
     def describe(self) -> str:
-        """What they are, to tell whether a snapshot is of the same."""
+        """Return a description of the aggregates, to check whether a snapshot belongs to the same ones."""
         return ", ".join(f"{aggregate.kind}({aggregate.argument})" for aggregate in self._aggregates)
 
     def partials_of(self, group: dict[str, Any], columns: pa.RecordBatch) -> pa.Table:
-        """The partials of records, for each group."""
+        """Return the partials of the records, one row for each group."""
         return self.grouped(self.arguments_of(group, columns), list(group))
 
     def arguments_of(self, group: dict[str, Any], columns: pa.RecordBatch) -> pa.Table:
-        """What partials are made of: the group of each record, and what is aggregated."""
+        """Return the input of the partials: the group of each record, and the values to aggregate."""
         rows = columns.num_rows
         arguments: dict[str, Any] = {}
         for index, aggregate in enumerate(self._aggregates):
@@ -65,9 +65,9 @@ class Aggregates:
         return pa.table({**group, **arguments})
 
     def grouped(self, arguments: pa.Table, group: list[str]) -> pa.Table:
-        """The partials of such records, for each group. `group`: the names of its columns, which come first."""
+        """Return the partials of such a table for each group. `group`: the names of its columns, which come first."""
         counts = any(aggregate.kind == "count_all" for aggregate in self._aggregates)
-        # Rows are counted by the kernel that counts, once, and not by a sum over a column of ones.
+        # Rows are counted once, with the count kernel, rather than by summing a column of ones.
         found = _grouped(
             arguments,
             group,
@@ -86,13 +86,13 @@ class Aggregates:
         return pa.Table.from_arrays([*found.columns[: len(group)], *wanted], [*group, *self.partial_columns])
 
     def merged(self, tables: Sequence[pa.Table], group: Sequence[str]) -> pa.Table:
-        """Partials with one row for each group; what came first counts as earlier."""
+        """Merge partials to one row for each group; rows of earlier tables count as earlier."""
         table = pa.concat_tables(tables) if len(tables) > 1 else tables[0]
         merged = _grouped(table, list(group), [(name, partial.merge) for name, _, partial in self._partials])
         return merged.rename_columns([*group, *self.partial_columns])
 
     def results(self, partials: pa.Table) -> list[Any]:
-        """An array for each aggregate, by its partials."""
+        """Return one array for each aggregate, computed from its partials."""
         found = []
         for index, aggregate in enumerate(self._aggregates):
             columns = [full(partials.column(name), 0) for name, of, _ in self._partials if of == index]
@@ -106,5 +106,5 @@ class Aggregates:
 
 
 def _grouped(table: pa.Table, keys: list[str], aggregations: list[Any]) -> pa.Table:
-    """Group by; the columns of the keys come first. One thread: the task has one processor, and order matters."""
+    """Group and aggregate; key columns come first. One thread: the task has one processor, and order matters."""
     return pa.TableGroupBy(table, keys, use_threads=False).aggregate(aggregations)

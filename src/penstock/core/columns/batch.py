@@ -19,11 +19,11 @@ from penstock.core.records import Batch
 class ColumnBatch(Batch):
     """Records as columns; `rowtimes` are their timestamps (ms) as an array of 64-bit integers, or None.
 
-    `values` and `timestamps` make lists of them, once: for operators that work record by record.
+    `values` and `timestamps` convert them to lists, once, for operators that process record by record.
 
-    A reader may set `origin`, a function that describes where a record comes from, given its index, such as
-    `orders-0, offset 17`. Only error messages call it. Slices and selections of a batch lose it, and it is never sent
-    to another process or stored.
+    A reader may set `origin`, which maps a record's index to its origin, such as `orders-0, offset 17`. It is called
+    only for error messages. Slices and selections of a batch drop it, and it is never sent to another process or
+    stored.
     """
 
     __slots__ = ("_times", "data", "origin", "rowtimes")
@@ -42,7 +42,7 @@ class ColumnBatch(Batch):
 
     @property
     def values(self) -> list[Any]:  # type: ignore[override]
-        """The records as rows, which show their kinds."""
+        """The records as rows, with their row kinds."""
         return self.data.rows(self.kinds)
 
     @property
@@ -56,7 +56,7 @@ class ColumnBatch(Batch):
         return len(self.data)
 
     def slice(self, start: int, stop: int) -> ColumnBatch:
-        """The records from `start` up to `stop`, which is excluded; nothing is copied."""
+        """Return the records from `start` up to, but excluding, `stop`, without copying."""
         rowtimes, kinds = self.rowtimes, self.kinds
         return ColumnBatch(
             self.data[start:stop],
@@ -65,42 +65,42 @@ class ColumnBatch(Batch):
         )
 
     def separated(self) -> ColumnBatch:
-        """The same columns, from which the other consumer makes rows of its own."""
+        """Return a batch of the same columns for another consumer, which builds its own rows."""
         batch = self.slice(0, len(self))
         batch.origin = self.origin
         return batch
 
     def content(self) -> tuple[Any, ...]:
-        """Columns, rowtimes, and kinds if there are any."""
+        """Return columns, rowtimes, and row kinds if there are any."""
         return (self.data, self.rowtimes) if self.kinds is None else (self.data, self.rowtimes, self.kinds)
 
     def max_timestamp(self) -> int | None:
-        """The highest timestamp."""
+        """Return the highest timestamp."""
         return None if self.rowtimes is None or not len(self.rowtimes) else int(self.rowtimes.max())
 
     def where(self, mask: Any) -> ColumnBatch:
-        """The records for which a numpy array of booleans is true."""
+        """Return the records selected by a numpy array of booleans."""
         return self.take(np.flatnonzero(mask))
 
     def take(self, indices: Any) -> ColumnBatch:
-        """The records at these positions, a numpy array."""
+        """Return the records at the positions in a numpy array."""
         rowtimes = None if self.rowtimes is None else self.rowtimes[indices]
         kinds = None if self.kinds is None else np.frombuffer(self.kinds, np.uint8)[indices].tobytes()
         return ColumnBatch(self.data.like(self.columns.take(pa.array(indices))), rowtimes, kinds)
 
     def with_rowtimes(self, rowtimes: Any) -> ColumnBatch:
-        """The same records with other timestamps."""
+        """Return the same records with other timestamps."""
         return ColumnBatch(self.data, rowtimes, self.kinds)
 
 
 def last_timestamp(batch: Batch) -> int | None:
-    """The timestamp (ms) of the last record; None where there is none."""
+    """Return the timestamp (ms) of the last record, or None if the batch has no timestamps."""
     times = batch.rowtimes if isinstance(batch, ColumnBatch) else batch.timestamps
     return int(times[-1]) if times is not None and len(times) else None
 
 
 class SplitColumnBatch(ColumnBatch):
-    """A batch of one of several splits that a reader has opened, see `SourceReaderContext.open_split`."""
+    """A batch of one of several splits that a reader has opened; see `SourceReaderContext.open_split`."""
 
     __slots__ = ("split_id",)
 
@@ -111,14 +111,14 @@ class SplitColumnBatch(ColumnBatch):
 
 
 def describe_origin(batch: Batch, index: int) -> str:
-    """Where a record comes from, for errors: `at orders-0, offset 17`, `of split orders-0`, or an empty text."""
+    """Return a record's origin for errors: `at orders-0, offset 17`, `of split orders-0`, or an empty string."""
     if isinstance(batch, ColumnBatch) and batch.origin is not None:
         return f"at {batch.origin(index)}"
     return f"of split {batch.split_id}" if isinstance(batch, SplitBatch | SplitColumnBatch) else ""
 
 
 def make_batch(values: Any, timestamps: Any = None, kinds: bytes | None = None) -> Batch:
-    """A batch of values as lists or as `ColumnData`, which is what `Batch.content` gives."""
+    """Build a batch from values as returned by `Batch.content`: a list or `ColumnData`."""
     if isinstance(values, ColumnData):
         rowtimes = None if timestamps is None else np.asarray(timestamps, np.int64)
         return ColumnBatch(values, rowtimes, kinds)
@@ -126,7 +126,7 @@ def make_batch(values: Any, timestamps: Any = None, kinds: bytes | None = None) 
 
 
 def as_columns(batch: Batch, owner: str) -> ColumnBatch:
-    """The batch as columns: those of rows and dicts by their names, those of tuples as `f0`, `f1` and so on.
+    """Convert a batch to columns: rows and dicts by their field names, tuples to `f0`, `f1` and so on.
 
     Raises:
         TypeError: if the records have no common columns; it names `owner`, the operator that needs them.
@@ -138,12 +138,12 @@ def as_columns(batch: Batch, owner: str) -> ColumnBatch:
 
 
 def kinds_of(batch: Batch) -> bytes | None:
-    """The kind of each record, wherever the batch has them; None when all are inserts."""
+    """Return the kind of each record, wherever the batch stores it; None if all are inserts."""
     return batch.kinds if batch.kinds is not None else kinds_of_rows(batch.values)
 
 
 def columns_of(values: list[Any], owner: str, schema: pa.Schema | None = None) -> pa.RecordBatch:
-    """Records as columns, of a schema if one is given; see `as_columns`."""
+    """Convert records to columns, of a schema if one is given; see `as_columns`."""
     first = values[0]
     as_dict = getattr(first, "as_dict", None)
     try:
@@ -171,7 +171,7 @@ def columns_of(values: list[Any], owner: str, schema: pa.Schema | None = None) -
 
 
 def _column(values: Sequence[Any], kind: pa.DataType | None, name: str) -> pa.Array:
-    """Values as a column. Arrow finds the type if `kind` is None."""
+    """Convert values to a column; without a `kind`, Arrow infers the type."""
     try:
         return pa.array(values) if kind is None else exact_array(values, kind)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
@@ -179,11 +179,11 @@ def _column(values: Sequence[Any], kind: pa.DataType | None, name: str) -> pa.Ar
 
 
 def rowtimes_in(batch: ColumnBatch, name: str) -> Any:
-    """The timestamps (ms) in a column of integers, which are ms already, or of moments.
+    """Return the timestamps (ms) in a column of integers (already ms), dates or Arrow timestamps.
 
     Raises:
-        TypeError: if the column is of another type.
-        ValueError: if there is none of that name, or it has nulls.
+        TypeError: if the column has another type.
+        ValueError: if the column does not exist or has nulls.
     """
     columns = batch.columns
     position = columns.schema.get_field_index(name)

@@ -1,6 +1,6 @@
-"""What is computed from columns: expressions, evaluated by Arrow's kernels, one batch at a time.
+"""Column expressions, evaluated by Arrow's kernels, one batch at a time.
 
-The words are those of PyFlink's Table API: `col("price") * 2`, `.alias("doubled")`, `col("name").is_null`.
+They are named as in PyFlink's Table API: `col("price") * 2`, `.alias("doubled")`, `col("name").is_null`.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from penstock.base.errors import UnknownFieldError, WrongTypeError
 
 
 class Expression:
-    """Something to compute from a batch's columns. Immutable; operators make new ones.
+    """An expression over a batch's columns. Immutable; operators create new ones.
 
-    `==` and the other comparisons make expressions too, so expressions cannot be dictionary keys.
+    `==` and the other comparisons create expressions as well, so expressions cannot be dictionary keys.
     """
 
     __hash__ = None  # type: ignore[assignment]
 
     def evaluate(self, columns: pa.RecordBatch) -> Any:
-        """An Arrow array with a value for each record, or a scalar."""
+        """Return an Arrow array with a value for each record, or a scalar."""
         raise NotImplementedError
 
     @property
     def name(self) -> str:
-        """What the result is called."""
+        """The name of the result."""
         return str(self)
 
     def alias(self, name: str) -> Expression:
-        """The same under another name."""
+        """Return the same expression under another name."""
         return Alias(self, name)
 
     # --- operators -------------------------------------------------------------------------------------------------
@@ -103,39 +103,39 @@ class Expression:
 
     @property
     def is_null(self) -> Expression:
-        """Whether there is no value."""
+        """Whether the value is null."""
         return Call("is_null", (self,))
 
     @property
     def is_not_null(self) -> Expression:
-        """Whether there is a value."""
+        """Whether the value is not null."""
         return Call("is_valid", (self,))
 
     @property
     def lower_case(self) -> Expression:
-        """Text in lower case."""
+        """The text in lower case."""
         return Call("utf8_lower", (self,))
 
     @property
     def upper_case(self) -> Expression:
-        """Text in upper case."""
+        """The text in upper case."""
         return Call("utf8_upper", (self,))
 
     @property
     def abs(self) -> Expression:
-        """Without sign."""
+        """The absolute value."""
         return Call("abs_checked", (self,))
 
     def in_(self, *values: Any) -> Expression:
-        """Whether the value is one of these."""
+        """Return whether the value is one of these."""
         return Call("is_in", (self,), options=("SetLookupOptions", {"value_set": list(values)}))
 
     def cast(self, data_type: pa.DataType) -> Expression:
-        """As another Arrow type, such as `pyarrow.int64()`; a value that does not fit raises."""
+        """Convert to another Arrow type, such as `pyarrow.int64()`; evaluation raises if a value does not fit."""
         return Cast(self, data_type)
 
     def call(self, kernel: str, *arguments: Any) -> Expression:
-        """Any function of `pyarrow.compute` by its name, of this and other expressions or constants."""
+        """Call a function of `pyarrow.compute` by name on this and other expressions or constants."""
         return Call(kernel, (self, *map(lit, arguments)))
 
     # --- aggregates ------------------------------------------------------------------------------------------------
@@ -145,22 +145,22 @@ class Expression:
 
     @property
     def count(self) -> Aggregate:
-        """How many records have a value."""
+        """The number of records with a value."""
         return self._aggregate("count")
 
     @property
     def sum(self) -> Aggregate:
-        """The sum of the values; of integers in 64 bits."""
+        """The sum of the values; integers are summed in 64 bits."""
         return self._aggregate("sum")
 
     @property
     def min(self) -> Aggregate:
-        """The least value."""
+        """The smallest value."""
         return self._aggregate("min")
 
     @property
     def max(self) -> Aggregate:
-        """The greatest value."""
+        """The largest value."""
         return self._aggregate("max")
 
     @property
@@ -170,17 +170,17 @@ class Expression:
 
     @property
     def first_value(self) -> Aggregate:
-        """The first value that arrived."""
+        """The value that arrived first."""
         return self._aggregate("first")
 
     @property
     def last_value(self) -> Aggregate:
-        """The last value that arrived."""
+        """The value that arrived last."""
         return self._aggregate("last")
 
 
 class Column(Expression):
-    """A column by its name."""
+    """A reference to a column by name."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -247,7 +247,7 @@ class Call(Expression):
 
 
 class Cast(Expression):
-    """An expression as another type."""
+    """An expression converted to another type."""
 
     def __init__(self, expression: Expression, data_type: pa.DataType) -> None:
         self._expression = expression
@@ -279,7 +279,7 @@ class Alias(Expression):
 
 
 class Aggregate:
-    """An aggregate of an expression, with the name of its result; `expr.sum`, `lit(1).count` and so on make them."""
+    """An aggregate of an expression, with the name of its result; created by `expr.sum`, `lit(1).count` and so on."""
 
     def __init__(self, kind: str, argument: Expression, name: str) -> None:
         self.kind = kind
@@ -287,7 +287,7 @@ class Aggregate:
         self.name = name
 
     def alias(self, name: str) -> Aggregate:
-        """The same under another name."""
+        """Return the same aggregate under another name."""
         return Aggregate(self.kind, self.argument, name)
 
     def __str__(self) -> str:
@@ -295,26 +295,26 @@ class Aggregate:
 
 
 def _aggregate_of(kind: str, argument: Expression) -> Aggregate:
-    """An aggregate named after itself. A count of a constant counts records."""
+    """Return an aggregate named after itself. The count of a constant counts records."""
     if kind == "count" and isinstance(argument, Literal) and argument.value is not None:
         return Aggregate("count_all", argument, "count")
     return Aggregate(kind, argument, f"{kind}_{argument.name}")
 
 
 def col(name: str) -> Expression:
-    """A column by its name."""
+    """Return a reference to a column by name."""
     if not isinstance(name, str):
         raise WrongTypeError(f"the name of a column must be a str, not {name!r}")
     return Column(name)
 
 
 def lit(value: Any) -> Expression:
-    """A constant; an expression stays what it is."""
+    """Return a constant expression; an expression is returned unchanged."""
     return value if isinstance(value, Expression) else Literal(value)
 
 
 def _remainder(one: Expression, other: Expression) -> Expression:
-    """The remainder with the sign of the dividend, as SQL has it; Arrow has no kernel for integers."""
+    """Return the remainder with the sign of the dividend, as in SQL; Arrow has no such kernel for integers."""
     return one - Call("multiply_checked", (Call("trunc", (Call("divide_checked", (one, other)),)), other), "*")
 
 
@@ -323,14 +323,14 @@ KERNEL_ERRORS: Final = (pa.ArrowException, KeyError, TypeError, ValueError, NotI
 
 
 def computed(expressions: Sequence[Expression], columns: pa.RecordBatch) -> pa.RecordBatch:
-    """A batch with a column for each expression."""
+    """Return a batch with one column for each expression."""
     rows = columns.num_rows
     arrays = [full(expression.evaluate(columns), rows) for expression in expressions]
     return pa.RecordBatch.from_arrays(arrays, [expression.name for expression in expressions])
 
 
 def full(value: Any, rows: int) -> Any:
-    """An array of `rows` rows: a scalar is repeated, chunks are joined."""
+    """Return an array of `rows` rows: repeat a scalar, combine chunks."""
     if isinstance(value, pa.Scalar):
         return pa.repeat(value, rows)
     return value.combine_chunks() if isinstance(value, pa.ChunkedArray) else value

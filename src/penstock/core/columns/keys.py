@@ -1,4 +1,4 @@
-"""Columns as keys: what `key_by("name")` partitions by."""
+"""Columns as keys, as in `key_by("name")`."""
 
 from __future__ import annotations
 
@@ -17,33 +17,33 @@ from penstock.codecs.row_batches import take_apart
 from penstock.state.equality import canonical_column
 from penstock.state.key_columns import distinct_keys
 
-#: What a tuple's fields are called.
+#: The field names of tuples.
 _NUMBERED: Final = re.compile("f[0-9]+")
-#: Integers below it have their channels in a table.
+#: Integer keys below this have their channels in a table.
 _TABLE_MAX: Final = 1 << 20
 _UNKNOWN: Final = -1
 
 
 class ColumnKey:
-    """A record's key made from columns: the value of one, or a tuple of the values of several.
+    """Extracts a record's key from columns: the value of one, or a tuple of the values of several.
 
-    Called with a record that is not from a column batch, it takes the fields of those names.
+    For a record that is not from a column batch, it takes the fields with these names.
     """
 
     def __init__(self, names: tuple[str, ...]) -> None:
         self.names = names
 
     def __call__(self, record: Any) -> Any:
-        """The key of a single record."""
+        """Return the key of a single record."""
         if len(self.names) == 1:
             return field_of(record, self.names[0])
         return tuple(field_of(record, name) for name in self.names)
 
     def extend(self, target: list[Any], records: list[Any]) -> None:
-        """Append the keys of many records, up to the first that has none.
+        """Append the keys of many records, up to the first record without one.
 
         Raises:
-            TypeError: if a record has no such field; it is the one at the index that `target` has grown to.
+            TypeError: if a record has no such field; it is the one that follows the last appended key.
         """
         fields, getter = self._at_once(records)
         if getter is None:
@@ -57,7 +57,7 @@ class ColumnKey:
             raise
 
     def _at_once(self, records: list[Any]) -> tuple[list[Any], Callable[[Any], Any] | None]:
-        """Lists of fields, and what takes the key of each: of tuples, and of rows with the same names."""
+        """Return lists of fields and a getter for their keys, if all are tuples or all are rows with the same names."""
         kinds = set(map(type, records))
         if kinds == {tuple}:
             if all(_NUMBERED.fullmatch(name) for name in self.names):
@@ -73,10 +73,10 @@ class ColumnKey:
         return f"ColumnKey({', '.join(self.names)})"
 
     def columns_in(self, columns: pa.RecordBatch) -> list[Any]:
-        """The key's columns, in canonical form (`penstock.state.equality`).
+        """Return the key's columns in canonical form (`penstock.state.equality`).
 
         Raises:
-            TypeError: if one is not there.
+            TypeError: if a column is missing.
         """
         schema = columns.schema
         positions = [schema.get_field_index(name) for name in self.names]
@@ -87,19 +87,19 @@ class ColumnKey:
 
 
 class ColumnRoutes:
-    """The channel of each record by its key; a key is hashed once, as long as it is remembered.
+    """Routes each record to a channel by its key; each key is hashed once while it is remembered.
 
-    Small integers have a table, so there is no need to find a batch's distinct keys first.
+    Small integers use a table, so a batch's distinct keys need not be found first.
     """
 
     def __init__(self, key: ColumnKey, route: Callable[[Any], int]) -> None:
         self._key = key
         self._route = route
-        #: by key, -1 for keys not asked for yet
+        #: channel by key, -1 for keys not seen yet
         self._table = np.full(0, _UNKNOWN, np.int16)
 
     def channels_of(self, columns: pa.RecordBatch) -> Any:
-        """A numpy array of channels."""
+        """Return the channels of the records as a numpy array."""
         of_key = self._key.columns_in(columns)
         if len(of_key) == 1 and pa.types.is_integer(of_key[0].type) and not of_key[0].null_count:
             numbers = of_key[0].to_numpy()

@@ -1,4 +1,4 @@
-"""From one checkpoint to the next: what every task does in an epoch, and what its answers add up to. Pure."""
+"""The step from one checkpoint to the next: the tasks' work in an epoch, and the checkpoint of their answers. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from penstock.storage.metadata import CheckpointMetadata, OperatorSubtaskState, 
 
 
 def epoch_vertices(job_graph: JobGraph, job_id: str) -> list[EpochVertex]:
-    """The vertices of a job, upstream before downstream."""
+    """Return the vertices of a job, upstream before downstream."""
     sorts = job_graph.mode == BACK_FILL
     keyed = [sorts and is_keyed(vertex) for vertex in job_graph.vertices]
     return [
@@ -39,7 +39,7 @@ def epoch_vertices(job_graph: JobGraph, job_id: str) -> list[EpochVertex]:
 
 
 class EpochCoordinator:
-    """Call `works`, run them all, `complete` with their answers; after a failure `roll_back`, and `works` again."""
+    """Call `works`, run them all, and `complete` with their answers; after a failure `roll_back`, and `works` again."""
 
     def __init__(
         self,
@@ -56,11 +56,11 @@ class EpochCoordinator:
         self._watermarks: Mapping[Task, Watermarks] = restored_watermarks(begin_from, job_graph)
         self._ended: set[Task] = set()
         self._is_delivered = False
-        #: by operator id, which of a source's subtasks will get no more splits
+        #: by operator id, which of a source's subtasks get no more splits
         self._no_more: dict[str, tuple[bool, ...]] = {}
 
     def validate(self) -> None:
-        """Assert what holds between any two epochs, and while one runs."""
+        """Assert the invariants that hold between any two epochs, and while one runs."""
         sources = {operator_id for vertex in self._job_graph.vertices for operator_id in vertex.sources}
         assert self._no_more.keys() <= sources, "only sources have splits"
         if self.latest is None:
@@ -71,12 +71,12 @@ class EpochCoordinator:
 
     @property
     def epoch(self) -> int:
-        """The epoch that was begun last, which is the number of its checkpoint."""
+        """The number of the epoch begun last, which is also the id of its checkpoint."""
         return self._epoch
 
     @property
     def has_ended(self) -> bool:
-        """Whether no source has anything more to read, ever."""
+        """Whether all sources have reached their end."""
         readers = {
             (vertex.index, subtask)
             for vertex in self._job_graph.vertices
@@ -86,7 +86,7 @@ class EpochCoordinator:
         return readers <= self._ended
 
     def kept_of_sources(self) -> dict[str, StateFile | None]:
-        """What the last checkpoint keeps of each split enumerator, by operator id."""
+        """Return the state of each split enumerator in the last checkpoint, by operator id."""
         return {
             operator_id: None if self.latest is None else enumerator_state(self.latest, operator_id)
             for vertex in self._job_graph.vertices
@@ -94,9 +94,10 @@ class EpochCoordinator:
         }
 
     def roll_back(self) -> None:
-        """The last checkpoint is where the next epoch begins, and its splits are dealt out again.
+        """Return to the last checkpoint, where the next epoch begins; its splits are assigned again.
 
-        By enumerators that do not know whom they had told of the end: a reader has ended when it is told again.
+        The new enumerators do not know which readers already got the end signal, so a reader has ended when it gets the
+        signal again.
         """
         self._no_more.clear()
         self._ended.clear()
@@ -105,7 +106,7 @@ class EpochCoordinator:
         }
 
     def fall_back(self, before: CheckpointMetadata) -> None:
-        """The last checkpoint is damaged: continue from an earlier one, whose output was also delivered."""
+        """Continue from an earlier checkpoint, whose output was also delivered, because the last one is damaged."""
         self.latest = before
         self._watermarks = restored_watermarks(before, self._job_graph)
         self._ended.clear()
@@ -117,11 +118,11 @@ class EpochCoordinator:
         ends: bool = False,
         savepoint_path: str | None = None,
     ) -> dict[Task, EpochWork]:
-        """Begin an epoch.
+        """Begin an epoch, and return its work by task.
 
         Args:
             dealt: new splits, by the operator ids of the sources that get any.
-            records_max: how many records each reader reads; 0 for none, None for all there is.
+            records_max: how many records each reader reads; 0 for none, None for all available ones.
             ends: whether everything is drained and finished.
             savepoint_path: where a savepoint is to be written.
         """
@@ -159,7 +160,7 @@ class EpochCoordinator:
         return works
 
     def _owed(self, state: OperatorSubtaskState) -> OperatorSubtaskState:
-        """Without what sinks have prepared for the last epoch, when this run of the job has delivered that."""
+        """Return the state without the committables of the last epoch, if this run of the job has delivered them."""
         if not self._is_delivered:
             return state
         kept = {
@@ -172,9 +173,9 @@ class EpochCoordinator:
     def metadata(
         self, answers: Mapping[Task, EpochAnswer], kept: Mapping[str, StateFile], timestamp_ms: int, ends: bool
     ) -> CheckpointMetadata:
-        """The checkpoint that the answers make, with what is kept of split enumerators."""
+        """Return the checkpoint made of the answers and the state of the split enumerators."""
         operators = []
-        # A job that is drained has come to the end of time, which is nowhere to go on from.
+        # A drained job has reached the end of time, from which nothing can continue.
         reached = {} if ends else watermarks_behind(answers)
         for vertex in self._job_graph.vertices:
             for place, operator in enumerate(vertex.operators):
@@ -199,10 +200,10 @@ class EpochCoordinator:
         )
 
     def complete(self, metadata: CheckpointMetadata, answers: Mapping[Task, EpochAnswer]) -> None:
-        """The checkpoint is visible: the next epoch continues from it once this epoch's output is delivered."""
+        """Handle a visible checkpoint: the next epoch continues from it once this epoch's output is delivered."""
         self.latest = metadata
         self._is_delivered = True
         self._watermarks = watermarks_behind(answers)
-        # One that had ended reads on when it was dealt splits after a failure.
+        # A reader that had ended continues if it was assigned splits after a failure.
         self._ended -= {task for task, answer in answers.items() if answer.records_read}
         self._ended |= {task for task, answer in answers.items() if answer.has_ended}

@@ -1,4 +1,4 @@
-"""Event time where some tasks had nothing to read in an epoch; see the package's text."""
+"""Event time if some tasks had nothing to read in an epoch; see the package's docstring."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from penstock.core.records import MAX_WATERMARK
 
 
 class InputWatermarks:
-    """How far the producers have come: for each edge the lowest of those that are not idle, or of all when all are.
+    """The producers' progress: for each edge the lowest watermark of active producers, or of all if all are idle.
 
-    A producer that has ended (MAX_WATERMARK) counts as neither: the others alone say how far their edge has come. A
+    A producer that has ended (MAX_WATERMARK) counts as neither: the others alone determine their edge's watermark. A
     silent producer, which had no record and whose strategy asks for idleness, counts only if all others are silent or
     have ended.
 
     Attributes:
-        watermark: the lowest of all edges; None when no producer has reported.
+        watermark: the lowest of all edges; None if no producer has reported.
     """
 
     def __init__(self) -> None:
@@ -27,7 +27,7 @@ class InputWatermarks:
         self._silent: dict[int, int] = {}
 
     def add(self, edge: int, watermark: int, is_idle: bool, is_silent: bool = False) -> None:
-        """A producer reports."""
+        """Add a producer's report."""
         known = self._silent if is_silent else self._idle if is_idle else self._active
         if watermark == MAX_WATERMARK:
             known = self._ended
@@ -37,17 +37,17 @@ class InputWatermarks:
 
     @property
     def are_idle(self) -> bool:
-        """Whether some producers are idle, and all others that are known have ended."""
+        """Whether some producers are idle, and all other known ones have ended."""
         return bool(self._idle) and not self._active
 
     @property
     def are_silent(self) -> bool:
-        """Whether some producers are silent, and all others that are known have ended."""
+        """Whether some producers are silent, and all other known ones have ended."""
         return bool(self._silent) and not self._active and not self._idle
 
 
 def watermarks_behind(answers: Mapping[tuple[int, int], EpochAnswer]) -> dict[tuple[int, int], dict[int, int]]:
-    """The watermarks of all tasks after an epoch, by vertex and subtask.
+    """Return the watermarks of all tasks after an epoch, by vertex and subtask.
 
     An idle task takes over the lowest watermark of the active, unended tasks of its vertex, unless its own is higher.
     """

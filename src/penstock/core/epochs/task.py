@@ -1,4 +1,4 @@
-"""One subtask in one epoch: restore, process what is there, let event time advance, snapshot."""
+"""One subtask in one epoch: restore, process the available input, advance event time, snapshot."""
 
 from __future__ import annotations
 
@@ -46,18 +46,18 @@ from penstock.core.task.snapshot_writer import SnapshotWriter
 from penstock.core.task.state_transfer import restore_operator
 from penstock.state.key_groups import key_group_range
 
-#: In place of an edge: a task's `EpochAnswer`.
+#: Takes the place of an edge in the row of a task's `EpochAnswer`.
 ANSWER: Final = -3
-#: Records that a source hands over at a time, and output rows after which a task hands them on.
+#: The number of records that a source emits at a time, and of output rows after which a task passes them on.
 BATCH_RECORDS: Final = 4096
 
 
 class EpochTask(EndedTask):
-    """See the module's text. `run` may be called once.
+    """See the module's docstring. `run` may be called once.
 
-    The task waits for calls that an epoch's records have made, so that their results belong to the epoch; `wait` and
-    `coroutines`: see `BatchTask`. `token` tells the runs of the task apart; in a run that sorts it only does so in the
-    names of what it writes, see `tokens`.
+    The task waits for calls that an epoch's records have made, so that their results belong to the epoch; for `wait`
+    and `coroutines` see `BatchTask`. `token` distinguishes the runs of the task; in a sorting run it only does so in
+    the names of its output, see `tokens`.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class EpochTask(EndedTask):
         self._storage = storage
         self._backends = backends
         self._coroutines = coroutines
-        # Every epoch has its own attempt, so that what sinks write in two epochs never has the same name.
+        # Every epoch has its own attempt number, so output that sinks write in two epochs never has the same name.
         self._execution = ExecutionId(vertex.index, subtask, work.epoch)
         self._key_groups = key_group_range(subtask, vertex.max_parallelism, vertex.parallelism)
         self._rows = Rows()
@@ -93,11 +93,11 @@ class EpochTask(EndedTask):
         self._used: set[bytes] = set()
         self._records_read = 0
         self._inputs = InputWatermarks()
-        #: whether there was nothing to read in a batch of which other subtasks may have had something
+        #: whether there was nothing to read in a batch that other subtasks may have read from
         self._is_idle = False
         #: whether a stream with idleness had no record
         self._is_silent = False
-        #: the place of the last row with a key
+        #: the place of the last keyed row
         self._open_place: int | None = None
 
         program = load_program(vertex.program, vertex.name)
@@ -120,10 +120,10 @@ class EpochTask(EndedTask):
             operator.output = output
 
     def run(self, inputs: Iterable[Rows], values: Iterable[Batch] | None = None) -> Iterator[Rows]:
-        """Process the epoch's rows, which come in any order; yields the output as it arises, the answer last.
+        """Process the epoch's rows, in any order; yield the output as it is produced, and finally the answer.
 
-        In a run that sorts the rows are sorted, except where a vertex's only producer has the same subtasks.
-        `values`: batches that the driver has read for the source at the head of the chain.
+        In a sorting run the rows are sorted, unless a vertex's only producer has the same subtasks. `values`: batches
+        that the driver has read for the source at the head of the chain.
         """
         chain = self._chain
         with chain.closing():
@@ -171,12 +171,12 @@ class EpochTask(EndedTask):
             yield self._rows
 
     def release(self) -> None:
-        """Drop operators and state after the task has ended, see `StreamOperator.release`."""
-        if hasattr(self, "_chain"):  # its program may not have been loaded
+        """Drop operators and state after the task has ended; see `StreamOperator.release`."""
+        if hasattr(self, "_chain"):  # the program may not have been loaded
             self._chain.release()
 
     def _let_go(self) -> Iterator[Rows]:
-        """The output so far when there is much of it; otherwise empty rows, which show that the task makes progress."""
+        """Yield the output so far if there is much; otherwise empty rows, which show that the task makes progress."""
         if len(self._rows) < BATCH_RECORDS:
             yield Rows()
             return
@@ -191,14 +191,14 @@ class EpochTask(EndedTask):
         for context in self._chain.contexts:
             context.operator_state.restored_checkpoint_id = work.restored_id
             context.forerunners = work.forerunners
-            context.owes_nothing = True  # one epoch is delivered before the next one begins
+            context.owes_nothing = True  # an epoch's output is delivered before the next epoch begins
             restored = work.restored.get(context.operator_id)
             if restored is not None:
                 histories = self._histories if work.builds_on_restored else None
                 restore_operator(restored, context, self._storage, self._key_groups, histories, _nothing_in_flight)
 
     def _note_silence(self, head: StreamOperator, has_ended: bool) -> None:
-        """A stream with idleness that had no record in this epoch is idle, however long the epoch took."""
+        """Mark a stream with idleness as silent if it had no record in this epoch, however long the epoch took."""
         continues = not has_ended and not self._work.ends
         if isinstance(head, SourceOperator) and head.watermarks.tracks_idleness:
             self._is_silent = continues and not head.records_out
@@ -207,14 +207,14 @@ class EpochTask(EndedTask):
                 self._is_silent = continues and not operator.has_records
 
     def _tell_completed(self) -> None:
-        """The epoch before is a complete checkpoint. Its own tasks ended before they could hear of that."""
+        """Notify operators of the previous epoch's completed checkpoint, since its own tasks had ended by then."""
         completed = self._work.restored_id
         if completed is not None and self._work.builds_on_restored:
             for operator in self._chain.operators:
                 operator.notify_checkpoint_complete(completed)
 
     def _leave_accumulators(self) -> None:
-        """What this epoch has added: those of all epochs are merged."""
+        """Emit what this epoch has added to the accumulators; the additions of all epochs are merged."""
         for index, context in enumerate(self._chain.contexts):
             pairs = [(name, pickled(accumulator)) for name, accumulator in context.accumulators.items()]
             if pairs:
@@ -245,7 +245,7 @@ class EpochTask(EndedTask):
     # --- records and time ------------------------------------------------------------------------------------------
 
     def _go_on_in_time(self) -> None:
-        """Tell every operator where event time stood: what was late then is late now."""
+        """Restore every operator's event time, so that records that were late before are late now."""
         for index, chained in enumerate(self._chain.program.operators):
             before = self._work.watermarks.get(chained.parent if chained.parent >= 0 else -1, MIN_TIMESTAMP)
             if before != MIN_TIMESTAMP and not isinstance(self._chain.operators[index], SourceOperator):
@@ -277,7 +277,7 @@ class EpochTask(EndedTask):
             yield False
 
     def _waits_for_more(self, head: SourceOperator) -> bool:
-        """Whether there is more to read now, where a source has nothing for the moment; waits for it."""
+        """Wait for more input if a source has none at the moment; return whether to read on."""
         if self._vertex.sorts and head.source.boundedness is Boundedness.BOUNDED:
             if not self._work.no_more_splits:
                 raise UnsupportedError(
@@ -292,11 +292,11 @@ class EpochTask(EndedTask):
         return True
 
     def _is_held_back(self, head: SourceOperator) -> bool:
-        """Whether a source with a rate has not read anything yet, and will."""
+        """Return whether a rate-limited source has not read anything yet, but will."""
         return not head.records_out and head.reader.held_back_ms() is not None
 
     def _process(self, head: StreamOperator, rows: Rows) -> Iterator[None]:
-        """Rows with keys come after all others."""
+        """Process rows; keyed rows come after all others."""
         inputs, process = self._vertex.inputs, self._input
         first = bisect_left(rows.places, 0) if self._vertex.is_keyed else len(rows)
         for edge, place, timestamp, payload in zip(
@@ -313,7 +313,7 @@ class EpochTask(EndedTask):
             yield from self._process_keys(head, rows, first)
 
     def _process_keys(self, head: StreamOperator, rows: Rows, first: int) -> Iterator[None]:
-        """All keys but the last end here; the rows of that one may go on in the next rows."""
+        """Process keyed rows. All keys but the last end here; the last key may continue in the next rows."""
         end, places = len(rows), rows.places
         cut = bisect_left(places, places[-1], first)
         yield from self._process_range(rows, first, cut)
@@ -329,9 +329,9 @@ class EpochTask(EndedTask):
             yield
 
     def _advance_keys(self, head: StreamOperator) -> None:
-        """Fire what is due, so that the windows of a whole history are not held at once.
+        """Fire due timers, so that the windows of a whole history are not held at once.
 
-        Watermarks come ahead of all rows with keys. State that was restored belongs to keys that are still to come.
+        Watermarks arrive ahead of all keyed rows. Restored state belongs to keys that are still to come.
         """
         watermark = MIN_TIMESTAMP if self._inputs.watermark is None else self._inputs.watermark
         if watermark > MIN_TIMESTAMP and self._chain.contexts[0].operator_id not in self._work.restored:
@@ -357,7 +357,7 @@ class EpochTask(EndedTask):
         self._rows.append(METRICS, 0, next(self._sequences), payload)
 
     def _tell_watermarks(self) -> None:
-        """A row for each consumer of each edge: who has sent what came from here, and the watermark as its time."""
+        """Emit a row for each consumer of each edge: this run's token, with the watermark as its timestamp."""
         vertex, watermarks = self._vertex, [output.watermark for output in self._outputs]
         if self._digest is not None:
             self._digest.add(self._rows)
@@ -396,7 +396,7 @@ def _nothing_in_flight(channel: ChannelState, items: list[object]) -> None:
 
 
 class _Onwards:
-    """An operator's output through which watermarks only ever advance, over all epochs."""
+    """An operator's output whose watermarks only ever advance, over all epochs."""
 
     def __init__(self, output: Output, watermark: int) -> None:
         self.is_silent = False
@@ -411,4 +411,4 @@ class _Onwards:
             self._output.emit_watermark(timestamp)
 
     def emit_status(self, idle: bool) -> None:
-        """An idle source is one that has nothing to read in this epoch; the watermark stays where it is."""
+        """Ignore the status: an idle source has nothing to read in this epoch, and its watermark does not move."""

@@ -1,4 +1,4 @@
-"""What a task is told of an epoch, and what it answers."""
+"""A task's work in an epoch, and its answer."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import NamedTuple
 from penstock.core.batch.edges import Consumer
 from penstock.storage.metadata import OperatorSubtaskState
 
-#: Vertex and subtask.
+#: The indices of a vertex and a subtask.
 Task = tuple[int, int]
 
 
 class Dealt(NamedTuple):
-    """For one source: the new splits of each subtask, pickled, and whether each will get no more."""
+    """One source's new splits for each subtask, pickled, and whether each subtask gets no more."""
 
     splits: tuple[tuple[bytes, ...], ...]
     no_more: tuple[bool, ...]
@@ -21,10 +21,10 @@ class Dealt(NamedTuple):
 
 @dataclass(frozen=True)
 class EpochVertex:
-    """A vertex as its tasks need it in every epoch; travels to them.
+    """A vertex as its tasks need it in every epoch; it is sent to them.
 
-    `inputs`: the input index of each edge; `consumers`: who reads each edge. A run that `sorts` is the only one of its
-    job and reads all there is. In it, `is_keyed` vertices get a row for each record, in order of key and time.
+    `inputs`: the input index of each edge; `consumers`: the consumer of each edge. A run that `sorts` is the only one
+    of its job and reads the whole input. In it, `is_keyed` vertices get a row for each record, ordered by key and time.
     """
 
     index: int
@@ -41,13 +41,13 @@ class EpochVertex:
 
 @dataclass(frozen=True)
 class EpochWork:
-    """What one subtask does in one epoch.
+    """One subtask's work in one epoch.
 
-    `watermarks`: how far each operator of the chain had come, by its place there, and the chain's input under -1.
-    `splits`: new ones for a source, which reads at most `records_max` records. With `ends` the job comes to its end:
+    `watermarks`: the watermark of each operator, by its place in the chain, and of the chain's input under -1.
+    `splits`: new splits for a source, which reads at most `records_max` records. With `ends` the job comes to its end:
     everything is drained and finished. A `savepoint_path` makes the checkpoint a savepoint.
 
-    `restored_ms`: when the checkpoint was taken that the epoch continues from (ms since the epoch, processing time).
+    `restored_ms`: when the checkpoint that the epoch continues from was taken (ms since the epoch, processing time).
 
     `forerunners`: the jobs that this one continues, until it has a checkpoint of its own.
     """
@@ -68,11 +68,11 @@ class EpochWork:
 
 @dataclass(frozen=True)
 class EpochAnswer:
-    """A subtask's part of the epoch's checkpoint. `has_ended`: its source has nothing more to read, ever.
+    """A subtask's part of the epoch's checkpoint. `has_ended`: its source has reached its end.
 
-    A task that runs twice may read more the second time. So each run has a `token`, its rows carry it, and an answer
-    names the tokens of the runs whose rows it `used`. `is_idle`: the subtask had nothing to read, while others of its
-    vertex may have had, so event time does not wait for it.
+    A task that runs twice may read more the second time. So each run has a `token`, its rows carry the token, and an
+    answer names the tokens of the runs whose rows it `used`. `is_idle`: the subtask had nothing to read, while others
+    of its vertex may have had, so event time does not wait for it.
     """
 
     operators: dict[str, OperatorSubtaskState]

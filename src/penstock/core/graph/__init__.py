@@ -1,1 +1,1 @@
-"""The job graph, and the execution graph: subtasks, their attempts, and the legal moves of their states."""
+"""The job graph, and the execution graph: subtasks, their attempts, and the legal transitions of their states."""

@@ -17,18 +17,18 @@ class Execution:
     def __init__(self, execution_id: ExecutionId, clock: Clock) -> None:
         self.id = execution_id
         self.state = ExecutionState.CREATED
-        #: when (ms) it came to each state
+        #: when (ms) it entered each state
         self.since_ms = {self.state: clock.now_ms()}
         self._clock = clock
         self.worker_id: str | None = None
         self.failure: Failure | None = None
-        #: All its data was processed and finished; only its last checkpoint is missing.
+        #: Whether all its data is processed and finished, so that only its last checkpoint is missing.
         self.end_of_data = False
-        #: Records that were in flight in the restored checkpoint are on their way to it, or being processed.
+        #: Whether in-flight records of the restored checkpoint are on their way to it, or being processed.
         self.awaits_channel_state = False
 
     def move(self, state: ExecutionState) -> None:
-        """Change state; raises when the table does not allow it."""
+        """Change state; raise if the table does not allow the transition."""
         if state not in EXECUTION_MOVES[self.state]:
             raise AssertionError(f"execution {self.id}: {self.state.value} cannot become {state.value}")
         self.state = state
@@ -56,7 +56,7 @@ class ExecutionVertex:
 
     @property
     def name(self) -> str:
-        """As in `Map -> Filter (2/4)`."""
+        """The name, as in `Map -> Filter (2/4)`."""
         return f"{self.vertex.name} ({self.subtask + 1}/{self.vertex.parallelism})"
 
 
@@ -69,7 +69,7 @@ class ExecutionJobVertex:
         self.subtasks = [ExecutionVertex(vertex, i, clock) for i in range(vertex.parallelism)]
 
     def rescale(self, vertex: JobVertex, attempt: int) -> None:
-        """Have as many subtasks as the vertex now has; new ones begin with that attempt."""
+        """Adopt the vertex's number of subtasks; new subtasks begin with that attempt."""
         self.vertex = vertex
         for subtask in self.subtasks:
             subtask.vertex = vertex
@@ -85,11 +85,11 @@ class ExecutionGraph:
         self.job_graph = job_graph
         self.vertices = [ExecutionJobVertex(v, clock) for v in job_graph.vertices]
         self.regions = Regions(job_graph)
-        #: the number of the newest attempt; regions that restarted alone leave others in older ones
+        #: the number of the newest attempt; after regions restarted alone, the others are in older attempts
         self.attempt = 0
 
     def validate(self) -> None:
-        """Assert what holds between any two turns. The simulator calls this; a running job never does."""
+        """Assert the invariants that hold between any two turns. Only the simulator calls this, not a running job."""
         attempts: dict[frozenset[Subtask], int] = {}
         for vertex in self:
             current = vertex.current
@@ -109,7 +109,7 @@ class ExecutionGraph:
             yield from vertex.subtasks
 
     def find(self, execution_id: ExecutionId) -> Execution | None:
-        """The current execution of that id; None when it belongs to a former attempt or to nothing."""
+        """Return the current execution with that id; None for an id of an earlier attempt or an unknown id."""
         if not 0 <= execution_id.vertex < len(self.vertices):
             return None
         subtasks = self.vertices[execution_id.vertex].subtasks
@@ -119,22 +119,22 @@ class ExecutionGraph:
         return current if current.id == execution_id else None
 
     def name_of(self, execution: Execution) -> str:
-        """The name by which the user knows its subtask."""
+        """Return the subtask's name as shown to users."""
         return self.vertices[execution.id.vertex].subtasks[execution.id.subtask].name
 
     def executions(self, part: Collection[Subtask] | None = None) -> list[Execution]:
-        """The current execution of every subtask, or of those of a part."""
+        """Return the current execution of every subtask, or of every subtask in a part."""
         return [v.current for v in self if part is None or v.id in part]
 
     def reset(self, attempt: int | None = None, part: Collection[Subtask] | None = None) -> None:
-        """Begin a new attempt of everything, or of a part: the next one, or that of the number."""
+        """Begin a new attempt of everything, or of a part, with the given number or the next one."""
         self.attempt = self.attempt + 1 if attempt is None else attempt
         for vertex in self:
             if part is None or vertex.id in part:
                 vertex.reset(self.attempt)
 
     def rescale(self, parallelism: Mapping[int, int]) -> None:
-        """Have other numbers of subtasks, by the index of the vertex, while none of them is deployed."""
+        """Change the numbers of subtasks, by vertex index, while none of them is deployed."""
         self.job_graph = self.job_graph.at_parallelism(parallelism)
         for job_vertex, vertex in zip(self.vertices, self.job_graph.vertices, strict=True):
             job_vertex.rescale(vertex, self.attempt)
@@ -142,12 +142,12 @@ class ExecutionGraph:
 
     @property
     def parallelism(self) -> dict[int, int]:
-        """How many subtasks each vertex has, by its index."""
+        """The number of subtasks of each vertex, by vertex index."""
         return {vertex.index: vertex.parallelism for vertex in self.job_graph.vertices}
 
     @property
     def attempts(self) -> tuple[int, ...]:
-        """The attempts that subtasks are in now."""
+        """The attempts that subtasks are currently in."""
         return tuple(sorted({e.id.attempt for e in self.executions()}))
 
     @property
@@ -164,20 +164,20 @@ class ExecutionGraph:
 
     @property
     def is_ready_for_checkpoints(self) -> bool:
-        """Whether all tasks are open, and have processed what was in flight in the restored checkpoint."""
+        """Whether all tasks are open, and have processed the in-flight records of the restored checkpoint."""
         return self.all_open and not any(e.awaits_channel_state for e in self.executions())
 
     @property
     def is_at_its_end(self) -> bool:
-        """Whether all data was processed: what is missing is the last checkpoint."""
+        """Whether all data is processed and only the last checkpoint is missing."""
         return all(e.end_of_data or e.state is ExecutionState.FINISHED for e in self.executions())
 
     def has_running_consumer(self, execution: Execution) -> bool:
-        """Whether a subtask that reads this one's output has not ended."""
+        """Return whether a subtask that reads this one's output has not ended."""
         return any(not consumer.current.state.is_terminal for consumer in self.consumers_of(execution))
 
     def consumers_of(self, execution: Execution) -> Iterator[ExecutionVertex]:
-        """The subtasks that read a subtask's output, each once, by however many edges it does."""
+        """Yield the subtasks that read a subtask's output, each once, however many edges connect them."""
         graph, producer = self.job_graph, execution.id
         found = {
             (edge.target, consumer)
@@ -188,7 +188,7 @@ class ExecutionGraph:
             yield self.vertices[vertex].subtasks[consumer]
 
     def producers_of(self, consumer: ExecutionVertex) -> list[Execution]:
-        """The current executions of all subtasks whose output a subtask reads."""
+        """Return the current executions of all subtasks whose output a subtask reads."""
         return [
             self.vertices[vertex].subtasks[producer].current
             for vertex, producers in self.inputs_of(consumer)
@@ -196,13 +196,13 @@ class ExecutionGraph:
         ]
 
     def inputs_of(self, consumer: ExecutionVertex) -> list[tuple[int, range]]:
-        """The same by their numbers: a vertex, and which of its subtasks, for each edge."""
+        """Return a subtask's producers by index: for each edge, a vertex and a range of its subtasks."""
         graph = self.job_graph
         edges = graph.inputs_of(consumer.vertex.index)
         return [(edge.source, graph.producers(edge, consumer.subtask)) for edge in edges]
 
     def injection_points(self) -> list[Execution]:
-        """Where a checkpoint's barriers begin: unfinished subtasks all of whose predecessors have finished (G10)."""
+        """Return where a checkpoint's barriers begin: unfinished subtasks with only finished predecessors (G10)."""
         finished = ExecutionState.FINISHED
         points = []
         for job_vertex in self.vertices:

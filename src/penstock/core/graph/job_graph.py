@@ -1,4 +1,4 @@
-"""The job graph: what the job master is given to run (E4)."""
+"""The job graph, which the job master runs (E4)."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ Slot: TypeAlias = tuple[str, int]
 
 #: `JobEdge.partitioning` of an edge whose records go to every consumer.
 BROADCAST: Final = "BROADCAST"
-#: The same of one between equal parallelisms: subtask i feeds subtask i.
+#: `JobEdge.partitioning` of an edge between equal parallelisms: subtask i feeds subtask i.
 FORWARD: Final = "FORWARD"
-#: The mode of a batch that leaves its state as a savepoint.
+#: The execution mode of a batch that leaves its state as a savepoint.
 BACK_FILL: Final = "BACK_FILL"
 
 
@@ -31,23 +31,23 @@ class OperatorInfo:
     name: str
     uid: str | None
     is_stateful: bool
-    #: what the operator is, such as "Keyed Process"; its name, where the program gave none
+    #: the kind of operator, such as "Keyed Process", which is also its default name
     kind: str = ""
-    #: the user's function, source or sink by the name of its class, or of the function; "" when it has none to tell
+    #: the class name of the user's function, source or sink, or the function's own name; "" without one
     function: str = ""
-    #: the declared type of its keys in Flink's notation, "" when none was
+    #: the declared type of its keys in Flink's notation; "" if undeclared
     key_type: str = ""
-    #: whether its id was made from its place in the program, because it has no uid
+    #: whether its id was derived from its place in the program, because it has no uid
     has_placed_id: bool = False
-    #: whether it is a sink that commits: what it writes is seen only then, and cannot be taken back any more
+    #: whether it is a sink that commits: its output becomes visible only then, and cannot be withdrawn any more
     commits: bool = False
-    #: what it does, as the program or a query says; "" where they do not
+    #: its description from the program or a query; "" without one
     description: str = ""
 
 
 @dataclass(frozen=True)
 class JobEdge:
-    """One edge between vertices; a pointwise one connects neighbours only, see `penstock.core.graph.pointwise`."""
+    """One edge between vertices; a pointwise edge connects neighbours only, see `penstock.core.graph.pointwise`."""
 
     index: int
     source: int
@@ -68,18 +68,18 @@ class JobVertex:
     operators: tuple[OperatorInfo, ...]
     program: bytes
     sources: Mapping[str, Source[Any, Any]] = field(default_factory=dict)
-    #: Subtasks of vertices of one group share slots (E3).
+    #: Subtasks of vertices in the same group share slots (E3).
     slot_sharing_group: str = "default"
-    #: operator id of a source -> the group that it keeps close to
+    #: operator id of a source -> its watermark alignment group
     alignments: Mapping[str, WatermarkAlignment] = field(default_factory=dict)
-    #: (operator's name, tag) of each side output that is read, of an operator other than a source
+    #: (operator's name, tag) of each side output that is read, except side outputs of sources
     side_outputs: tuple[tuple[str, str], ...] = ()
-    #: what an operator can be at most, such as 1 for windows over all records; None for those that any number can be
+    #: the highest parallelism that the operators allow, such as 1 for windows over all records; None without a limit
     parallelism_limit: int | None = None
 
     @property
     def parallelism_max(self) -> int:
-        """The highest parallelism that it can run at."""
+        """The highest possible parallelism."""
         return self.max_parallelism if self.parallelism_limit is None else self.parallelism_limit
 
     def state_of(
@@ -90,7 +90,7 @@ class JobVertex:
         coordinator: StateFile | None,
         watermarks: dict[int, tuple[int, int]] | None = None,
     ) -> OperatorState:
-        """One of the vertex' operators in a checkpoint."""
+        """Return the state of one of the vertex's operators in a checkpoint."""
         return OperatorState(
             operator.operator_id,
             operator.uid,
@@ -116,18 +116,18 @@ class JobGraph:
     name: str
     vertices: tuple[JobVertex, ...]
     edges: tuple[JobEdge, ...]
-    #: operator id -> what the client does with the bytes that the operator's sink emits to it
+    #: operator id -> the client's handler for the bytes that the operator's sink emits
     client_handlers: Mapping[str, Callable[[int, bytes], None]] = field(default_factory=dict)
     #: STREAMING, BATCH (`core.batch`), MICRO_BATCH (`core.epochs`) or BACK_FILL (one epoch, its input sorted)
     mode: str = "STREAMING"
-    #: of a job that is part of an iteration
+    #: the superstep of a job that is part of an iteration
     superstep: Superstep | None = None
-    #: what the user's script defines, for workers in other processes (`codecs.script`)
+    #: the definitions in the user's script, for workers in other processes (`codecs.script`)
     script: bytes = b""
 
     @property
     def slots_required(self) -> int:
-        """The slots that a job needs: as many as the highest parallelism in each slot sharing group, added up (E3)."""
+        """The number of slots that the job needs: the highest parallelism in each slot sharing group, added up (E3)."""
         return sum(self.slots_of_groups().values())
 
     @property
@@ -136,12 +136,12 @@ class JobGraph:
         return any(operator.commits for vertex in self.vertices for operator in vertex.operators)
 
     def at_parallelism(self, parallelism: Mapping[int, int]) -> JobGraph:
-        """The same job with other parallelisms, by the index of the vertex; those not named keep theirs."""
+        """Return the same job with other parallelisms, by vertex index; the other vertices keep theirs."""
         vertices = (replace(v, parallelism=parallelism.get(v.index, v.parallelism)) for v in self.vertices)
         return replace(self, vertices=tuple(vertices))
 
     def slots_of_groups(self) -> dict[str, int]:
-        """How many slots each slot sharing group needs, in the order of the vertices."""
+        """Return the number of slots that each slot sharing group needs, in the order of the vertices."""
         slots: dict[str, int] = {}
         for vertex in self.vertices:
             group = vertex.slot_sharing_group
@@ -149,9 +149,9 @@ class JobGraph:
         return slots
 
     def first_slots(self) -> dict[str, int]:
-        """The first of each group's slots: subtask i of every vertex of the group shares the i-th from there (E3).
+        """Return each group's first slot: subtask i of every vertex of the group shares the i-th slot from there (E3).
 
-        So forward edges stay within a slot, except those between groups.
+        So forward edges stay within a slot, except between groups.
         """
         first, taken = dict[str, int](), 0
         for group, slots in self.slots_of_groups().items():
@@ -159,44 +159,45 @@ class JobGraph:
         return first
 
     def slots(self) -> list[Slot]:
-        """All slots, in the order that `first_slots` says."""
+        """Return all slots, in the order of `first_slots`."""
         return [(group, i) for group, slots in self.slots_of_groups().items() for i in range(slots)]
 
     def producers(self, edge: JobEdge, consumer: int) -> range:
-        """The producing subtasks of which a consuming subtask of the edge reads."""
+        """Return the producing subtasks that a consuming subtask of the edge reads from."""
         producers = self.vertices[edge.source].parallelism
         if not edge.is_pointwise:
             return range(producers)
         return pointwise.producers_of(consumer, producers, self.vertices[edge.target].parallelism)
 
     def consumers(self, edge: JobEdge, producer: int) -> range:
-        """The consuming subtasks that a producing subtask of the edge feeds."""
+        """Return the consuming subtasks that a producing subtask of the edge feeds."""
         consumers = self.vertices[edge.target].parallelism
         if not edge.is_pointwise:
             return range(consumers)
         return pointwise.consumers_of(producer, self.vertices[edge.source].parallelism, consumers)
 
     def edge_names(self) -> tuple[str, ...]:
-        """For each edge, which operators it is between: the same in every job in which it is the same edge."""
+        """Return a name for each edge from its operators; the same edge has the same name in every job."""
         heads = [vertex.operators[0].operator_id for vertex in self.vertices]
         return tuple(f"{heads[e.source]}>{heads[e.target]}:{e.input_index}" for e in self.edges)
 
     def inputs_of(self, vertex: int) -> list[JobEdge]:
-        """Edges into a vertex."""
+        """Return the edges into a vertex."""
         return [e for e in self.edges if e.target == vertex]
 
     def vertices_forced_aligned(self) -> set[int]:
-        """The vertices that align barriers on all inputs in unaligned modes too (G5).
+        """Return the vertices that align barriers on all inputs even in unaligned modes (G5).
 
-        Those with a broadcast input: an unaligned checkpoint would hold different records of a broadcast for each
-        consumer. Their states would differ by what they have made of the others, so none of them, nor of the records,
-        could go to another subtask. And those with a pointwise input: its records are where they are because of a key
-        further up, which nobody knows here, so at another parallelism they could not follow that key.
+        These are vertices with a broadcast input: an unaligned checkpoint would hold different broadcast records for
+        each consumer. Their states would differ because they have processed different records, so neither the states
+        nor the records could move to another subtask. They are also vertices with a pointwise input: its records are
+        distributed by a key further upstream, which is unknown here, so at another parallelism they could not follow
+        that key.
         """
         return {edge.target for edge in self.edges if edge.is_pointwise or edge.partitioning == BROADCAST}
 
     def vertices_without_end(self) -> set[int]:
-        """The vertices that read, directly or not, a source that never ends."""
+        """Return the vertices that read, directly or indirectly, from a source that never ends."""
         endless: set[int] = set()
         for vertex in self.vertices:
             sources = vertex.sources.values()
@@ -207,5 +208,5 @@ class JobGraph:
         return endless
 
     def outputs_of(self, vertex: int) -> list[JobEdge]:
-        """Edges out of a vertex."""
+        """Return the edges out of a vertex."""
         return [e for e in self.edges if e.source == vertex]

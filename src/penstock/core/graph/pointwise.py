@@ -1,20 +1,21 @@
-"""Which subtasks a pointwise edge connects: neighbours only (B3). Pure.
+"""The subtasks that a pointwise edge connects: neighbours only (B3). Pure.
 
-Between equal parallelisms subtask i feeds subtask i. Otherwise the side with fewer subtasks cuts the other one into
-groups of neighbours, whose sizes differ by at most one. Each subtask of the smaller side talks to its group alone.
+Between equal parallelisms subtask i feeds subtask i. Otherwise the side with fewer subtasks divides the other side into
+groups of neighbours, whose sizes differ by at most one. Each subtask of the smaller side is connected to its group
+alone.
 """
 
 from __future__ import annotations
 
 
 def producers_of(consumer: int, producers: int, consumers: int) -> range:
-    """The producing subtasks that a consuming one reads, given the number of each."""
+    """Return the producing subtasks that a consuming one reads from, given the number of each."""
     first = consumer * producers // consumers
     return range(first, max(first + 1, (consumer + 1) * producers // consumers))
 
 
 def consumers_of(producer: int, producers: int, consumers: int) -> range:
-    """The consuming subtasks that a producing one feeds: the other view of `producers_of`."""
+    """Return the consuming subtasks that a producing one feeds: the inverse of `producers_of`."""
     if producers >= consumers:
         first = ((producer + 1) * consumers - 1) // producers
         return range(first, first + 1)

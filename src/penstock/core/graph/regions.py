@@ -1,11 +1,11 @@
-"""Which parts of a job can restart alone: its failover regions (E6, G8). Pure.
+"""The parts of a job that can restart alone: its failover regions (E6, G8). Pure.
 
-Subtasks that exchange records depend on each other: when one begins again from a checkpoint, those that it reads from
-have to send again, and those that read from it have to forget. So a region is all that is connected by channels. No
-record passes between regions, and each of them may be at another distance from the last checkpoint.
+Subtasks that exchange records depend on each other: when one restarts from a checkpoint, its producers have to send
+again, and its consumers have to forget. So a region contains all subtasks that channels connect. No record passes
+between regions, and each region may have advanced differently since the last checkpoint.
 
-Readers of one source share its split enumerator. A reader that begins again alone is handed splits anew. If a source
-cannot do that (`Source.restarts_by_reader`), all of its readers are in one region.
+Readers of one source share its split enumerator. A reader that restarts alone is assigned its splits again. If a source
+does not support that (`Source.restarts_by_reader`), all of its readers are in one region.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 from penstock.core.graph.job_graph import JobGraph
 
-#: A vertex by its index, and the index of one of its subtasks.
+#: The index of a vertex, and the index of one of its subtasks.
 Subtask: TypeAlias = tuple[int, int]
 
 
@@ -41,7 +41,7 @@ class Regions:
         for edge in job_graph.edges:
             for consumer in range(job_graph.vertices[edge.target].parallelism):
                 producers = job_graph.producers(edge, consumer)
-                # Where each reads from all, one of the consumers connects all producers.
+                # If each consumer reads from all producers, one consumer is enough to connect them.
                 for producer in producers if edge.is_pointwise or consumer == 0 else producers[:1]:
                     join((edge.source, producer), (edge.target, consumer))
 
@@ -55,9 +55,9 @@ class Regions:
         return self._count
 
     def __getitem__(self, subtask: Subtask) -> frozenset[Subtask]:
-        """The region of a subtask."""
+        """Return the region of a subtask."""
         return self._regions[subtask]
 
     def of(self, subtasks: Iterable[Subtask]) -> frozenset[Subtask]:
-        """All subtasks of the regions that these are in."""
+        """Return all subtasks of the regions that contain these subtasks."""
         return frozenset[Subtask]().union(*(self._regions[subtask] for subtask in subtasks))

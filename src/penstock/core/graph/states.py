@@ -1,4 +1,4 @@
-"""The states of jobs and executions, with their legal moves as tables (E5, E6)."""
+"""The states of jobs and executions, with tables of their legal transitions (E5, E6)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from penstock.base.job_status import JobStatus
 
 
 class ExecutionState(enum.Enum):
-    """Where one attempt of one subtask is in its life."""
+    """The state of one attempt of one subtask."""
 
     CREATED = "CREATED"
     SCHEDULED = "SCHEDULED"
@@ -27,7 +27,7 @@ class ExecutionState(enum.Enum):
 
 
 _E = ExecutionState
-_TERMINAL: Final = (_E.FINISHED, _E.CANCELED, _E.FAILED)  # sooner searched than an enum is hashed
+_TERMINAL: Final = (_E.FINISHED, _E.CANCELED, _E.FAILED)  # searching a tuple is faster than hashing an enum
 
 EXECUTION_MOVES: Final[dict[ExecutionState, frozenset[ExecutionState]]] = {
     _E.CREATED: frozenset({_E.SCHEDULED, _E.CANCELED, _E.FAILED}),
@@ -44,7 +44,7 @@ EXECUTION_MOVES: Final[dict[ExecutionState, frozenset[ExecutionState]]] = {
 _J = JobStatus
 JOB_MOVES: Final[dict[JobStatus, frozenset[JobStatus]]] = {
     _J.CREATED: frozenset({_J.RUNNING, _J.FAILING, _J.CANCELLING, _J.SUSPENDED, _J.FINISHED}),
-    # RUNNING to RESTARTING and back: only a part of the job begins again.
+    # From RUNNING to RESTARTING and back: only a part of the job restarts.
     _J.RUNNING: frozenset({_J.FINISHED, _J.RESTARTING, _J.FAILING, _J.CANCELLING, _J.SUSPENDED}),
     _J.FAILING: frozenset({_J.FAILED, _J.RESTARTING, _J.CANCELLING, _J.SUSPENDED}),
     _J.RESTARTING: frozenset({_J.CREATED, _J.RUNNING, _J.FAILING, _J.CANCELLING, _J.SUSPENDED}),

@@ -1,11 +1,12 @@
-"""Workers that Spark is about to take away, and that leave in order (E2).
+"""Workers that Spark is about to take away, and that leave in good order (E2).
 
-The driver hears of it before the worker's process dies. From then on the worker's slot gets no new tasks, and another
-worker is asked for. When there are slots enough without it, its tasks move: the job takes a checkpoint, ends its tasks,
-and begins again from the checkpoint (`rescaling`), which is no failure. Then the worker is let go. If no other slot
-comes, its tasks stay where they are. When it is gone, it is a lost worker like any other one.
+The driver learns of it before the worker's process dies. From then on the worker's slot gets no new tasks, and another
+worker is requested. When there are enough slots without it, its tasks move: the job takes a checkpoint, ends its tasks,
+and restarts from the checkpoint (`rescaling`), which is not a failure. Then the worker is released. If no other slot
+becomes available, its tasks stay there. When the worker dies, it is a lost worker like any other.
 
-A worker with nothing at stake, because no task runs there and nobody reads what one has sent, is let go at once.
+A worker with nothing at stake, because it runs no task and no running task reads its tasks' output, is released at
+once.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from penstock.core.ports import Clock
 
 
 class Departures:
-    """Knows which workers leave, and whether tasks are still to move off them."""
+    """Tracks leaving workers, and whether tasks still have to move off them."""
 
     def __init__(
         self,
@@ -37,11 +38,11 @@ class Departures:
         self._history = history
         self._effects = effects
         self._clock = clock
-        #: those whose tasks are still to move
+        #: leaving workers whose tasks still have to move
         self._moving: set[str] = set()
 
     def begin(self, worker_id: str, reason: str) -> bool:
-        """A worker will be taken away; returns whether that is new."""
+        """Record that a worker will be taken away; return whether that is new."""
         name = worker_name(self._slot_pool, worker_id)
         registration = self._slot_pool.leave(worker_id)
         if registration is None:
@@ -65,28 +66,28 @@ class Departures:
 
     @property
     def is_move_due(self) -> bool:
-        """Whether there is something at stake on a worker that leaves."""
+        """Whether a leaving worker has something at stake."""
         return any(self._tasks.at_stake(worker_id) for worker_id in self._slot_pool.leaving)
 
     def let_go(self) -> None:
-        """Let go of the workers that leave and have nothing at stake."""
+        """Release leaving workers with nothing at stake."""
         for worker_id in self._slot_pool.leaving:
             if not self._tasks.at_stake(worker_id):
                 self._slot_pool.dismiss(worker_id)
 
     def on_deployed(self, checkpoint_id: int | None) -> None:
-        """Tasks have been deployed, from that checkpoint: those that have left a worker in time are noted."""
+        """Record the workers whose tasks have moved in time, after a deployment from that checkpoint."""
         self.let_go()
         for worker_id in sorted(self._moving.difference(self._slot_pool.leaving)):
             self._moving.remove(worker_id)
             self._history.departed(worker_id, self._clock.now_ms(), checkpoint_id)
 
     def on_lost(self, worker_id: str) -> None:
-        """A worker is gone, before its tasks have moved."""
+        """Forget a worker that was lost before its tasks moved."""
         self._moving.discard(worker_id)
 
     def on_request_failed(self, reason: str) -> None:
-        """A worker that was to take the tasks could not be started."""
+        """Log that tasks stay on leaving workers, because a replacement could not be started."""
         if self.is_move_due:
             names = ", ".join(self._slot_pool.leaving)
             self._effects.log(f"tasks stay on {names} until it is gone: a worker could not be started: {reason}")

@@ -1,11 +1,11 @@
-"""What follows a failure: another attempt, after a while, or the end of the job (G8). Pure: failures in, decisions out.
+"""Decides between a delayed restart and the end of a failed job (G8). Pure: failures in, decisions out.
 
 A restart strategy counts failures, whatever they are. Two rules come before it, because a job that fails in the same
-way for ever is of no use:
+way forever is of no use:
 
-- An error that every attempt would meet again ends the job at once (`core.healing` says which errors those are).
-- Failures that are alike are counted while the job makes no progress. A completed checkpoint, or an attempt that ran
-  well for long, resets all counts. A failure that lies outside the job and may heal by itself is not counted.
+- An error that would recur in every attempt ends the job at once (`core.healing` classifies errors).
+- Identical failures are counted while the job makes no progress. A completed checkpoint, or an attempt that ran
+  well for long, resets all counts. A failure outside the job that may resolve itself is not counted.
 """
 
 from __future__ import annotations
@@ -18,18 +18,19 @@ from penstock.base.options import EXPONENTIAL_RESET_THRESHOLD_MS, IDENTICAL_FAIL
 from penstock.core.job.restart import make_restart_strategy
 from penstock.core.protocol import Failure
 
-#: How many failures are remembered; the one that has not come for the longest time is forgotten first.
+#: How many distinct failures are remembered; the least recent one is forgotten first.
 _REMEMBERED_MAX: Final = 100
-#: In the user's words: addresses of objects, which differ from process to process.
+#: In user texts: addresses of objects, which differ between processes.
 _ADDRESSES: Final = re.compile(r"0x[0-9a-f]+")
-#: In our own: ids of workers, processes, checkpoints and attempts, which differ from one time to the next.
+#: In Penstock's own texts: ids of workers, processes, checkpoints and attempts, which differ each time.
 _NUMBERS: Final = re.compile(r"worker-\d+-[0-9a-f]{8}|\d+")
 
 
 def likeness(failure: Failure, task_name: str | None) -> str:
-    """A text that two failures share when the same failure has come again.
+    """Return a text that is equal for two occurrences of the same failure.
 
-    Neither subtask nor record is part of it: when a function fails for all records, which record comes first is chance.
+    It excludes the subtask and the record: if a function fails for all records, chance decides which record comes
+    first.
     """
     if failure.blocked_at:
         return f"blocked at {failure.blocked_at}"
@@ -40,11 +41,11 @@ def likeness(failure: Failure, task_name: str | None) -> str:
 
 
 class IdenticalFailures:
-    """Counts failures that are alike.
+    """Counts identical failures.
 
     Args:
-        failures_max: the number of like failures at which the job fails; 0 for never.
-        reset_ms: how long an attempt must run for it to count as progress.
+        failures_max: the number of identical failures at which the job fails; 0 for never.
+        reset_ms: how long an attempt must run to count as progress.
     """
 
     def __init__(self, failures_max: int, reset_ms: int) -> None:
@@ -55,11 +56,11 @@ class IdenticalFailures:
         self._running_since_ms: int | None = None
 
     def on_running(self, now_ms: int) -> None:
-        """An attempt runs."""
+        """Record that an attempt runs."""
         self._running_since_ms = now_ms
 
     def on_failure(self, alike: str, completed: int, now_ms: int) -> bool:
-        """Take a failure by its `likeness`, with the number of checkpoints so far; whether it has come too often."""
+        """Count a failure by its `likeness`, given the checkpoints so far; return whether it occurred too often."""
         since_ms, self._running_since_ms = self._running_since_ms, None
         if completed != self._completed or (since_ms is not None and now_ms - since_ms >= self._reset_ms):
             self._counts.clear()
@@ -71,10 +72,10 @@ class IdenticalFailures:
 
 
 class Failover:
-    """See the module's text.
+    """See the module's docstring.
 
     Attributes:
-        verdict: why the last failure ends the job, when it is not the restart strategy that ends it.
+        verdict: why the last failure ends the job, unless the restart strategy ends it.
     """
 
     def __init__(self, configuration: Configuration) -> None:
@@ -85,20 +86,20 @@ class Failover:
         )
 
     def on_running(self, now_ms: int) -> None:
-        """An attempt runs."""
+        """Record that an attempt runs."""
         self._identical.on_running(now_ms)
 
     def restart_delay_ms(
         self, failure: Failure, task_name: str | None, completed: int, has_worked: bool, now_ms: int
     ) -> int | None:
-        """After how long (ms) the job runs again; None when it fails for good.
+        """Return the delay (ms) before the job restarts; None if it fails for good.
 
         Args:
-            failure: what happened.
-            task_name: the task that failed, if it was one.
+            failure: the failure.
+            task_name: the task that failed, if any.
             completed: how many checkpoints have completed since the job began.
-            has_worked: whether there is one to go back to.
-            now_ms: the time.
+            has_worked: whether there is a checkpoint to return to.
+            now_ms: the current time.
         """
         self.verdict = None
         alike = likeness(failure, task_name)

@@ -1,7 +1,7 @@
-"""Labels that enrichers put on failures: asked for in the background, merged when they come.
+"""Labels from failure enrichers, requested in the background and merged when they arrive.
 
-An enricher is the user's, and may hang or raise. So each is asked for one failure at a time, and while it has not
-answered, a few later failures wait for it. Nothing of the job waits.
+An enricher is user code, and may hang or raise. So each enricher handles one failure at a time, and until it has
+answered, a few later failures wait for it. The job never waits.
 """
 
 from __future__ import annotations
@@ -16,41 +16,41 @@ from penstock.core.failure import FailureEnricherContext, FailureType, Labels
 from penstock.core.job.history import FAILURES_MAX, JobHistory
 from penstock.core.ports import Clock
 
-#: An enricher that has not answered for longer (ms) is named.
+#: How long (ms) an enricher may take before the log names it.
 PATIENCE_MS: Final = 30_000
 
 
 class Labeller(Protocol):
-    """An enricher, as those see it who ask it."""
+    """An enricher, as its callers see it."""
 
     @property
     def name(self) -> str:
-        """Its class."""
+        """The name of its class."""
         ...
 
     def label(self, cause: BaseException, context: FailureEnricherContext) -> tuple[Labels, str | None]:
-        """The labels of a failure, and what is to be said of labels that do not count; raises what the enricher does.
+        """Return the labels of a failure, and a complaint about ignored labels, if any; raise if the enricher does.
 
-        It runs the user's code, so it belongs in `Background`.
+        It runs user code, so it belongs in `Background`.
         """
         ...
 
 
 @dataclass
 class _Asked:
-    """An enricher, and the failures for which it was not asked yet."""
+    """An enricher, and the failures that it has not been asked about yet."""
 
     labeller: Labeller
     waiting: deque[tuple[int, BaseException, FailureEnricherContext]] = field(
         default_factory=lambda: deque(maxlen=FAILURES_MAX)
     )
-    #: since when (ms) it is at work
+    #: since when (ms) it has been at work
     since_ms: int | None = None
     is_named: bool = False
 
 
 class FailureLabels:
-    """Asks the enrichers of a job, and puts their labels into its history."""
+    """Requests labels from a job's enrichers, and adds them to the job's history."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class FailureLabels:
         self._clock = clock
 
     def on_failure(self, number: int, cause: BaseException | None, failure_type: FailureType) -> None:
-        """A failure was remembered under a number."""
+        """Request labels for a failure that was recorded under a number."""
         if cause is None:
             return
         context = FailureEnricherContext(self._job_id, self._job_name, failure_type)

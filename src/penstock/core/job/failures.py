@@ -1,4 +1,4 @@
-"""A failure as the user reads it: an error with its place."""
+"""Failures as the user reads them: errors with their origin."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from penstock.core.operators.base import UserCodeError
 from penstock.core.protocol import Failure, RegisterWorker
 from penstock.core.task.whereabouts import whereabouts
 
-#: What answers a call, or comes from a user function.
+#: Errors that answer a call, or come from a user-defined function.
 _OF_CALLS: Final = (CallError, UserCodeError, RecordError)
 
 
 def error_of(failure: Failure, graph: ExecutionGraph, execution: Execution | None) -> PenstockError:
-    """The error with which the job fails; `execution` is the task that failed, if it was one."""
+    """Return the error that the job fails with; `execution` is the task that failed, if any."""
     if execution is None:
         return _other_error(failure, graph.job_graph, "")
     if failure.user_code and failure.operator_name is not None:
@@ -39,7 +39,7 @@ def record_of(
     worker: RegisterWorker | None = None,
     part: str | None = None,
 ) -> FailureRecord:
-    """What is remembered of a failure: of the task that failed, or of those lost with a worker; `worker` had them."""
+    """Return the record of a failure: of the failed task, or of the tasks lost with a worker; `worker` ran them."""
     failed = [*lost] if execution is None else [execution]
     return FailureRecord(
         at_ms,
@@ -55,7 +55,7 @@ def record_of(
 
 
 def batch_error(failure: Failure, job_graph: JobGraph, vertex: int, subtask: int) -> PenstockError:
-    """The same for a task of a batch job."""
+    """Return the error that a batch job fails with because of a task."""
     if failure.user_code and failure.operator_name is not None:
         error = _user_error(failure, job_graph, vertex, subtask)
     else:
@@ -67,7 +67,7 @@ def batch_error(failure: Failure, job_graph: JobGraph, vertex: int, subtask: int
 
 
 def failure_from(error: Exception) -> Failure:
-    """Why a job without a job master failed, so that later failures can be compared with it."""
+    """Return the failure of a job without a job master, so that later failures can be compared with it."""
     if isinstance(error, UserFunctionError):
         place = error.operator_name
         failure = Failure(error.cause_text, place, traceback=error.traceback_text, user_code=True)
@@ -77,16 +77,16 @@ def failure_from(error: Exception) -> Failure:
 
 
 def ending(job_name: str, error: BaseException) -> PenstockError:
-    """The error of a job whose own thread met an error: an error about the job stays as it is.
+    """Return the error of a job whose own thread met an error; an error about the job is returned unchanged.
 
-    One that answers a call, or comes from a user function, does not name the job, so it becomes the cause of one that
-    does.
+    An error that answers a call, or comes from a user-defined function, does not name the job, so it becomes the cause
+    of a new error that does.
     """
     return error if isinstance(error, PenstockError) and not isinstance(error, _OF_CALLS) else broken(job_name, error)
 
 
 def broken(job_name: str, error: BaseException) -> JobExecutionError:
-    """The error of a job whose own thread met an error that no task has handled."""
+    """Return the error of a job whose own thread met an error that no task has handled."""
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     at = None if isinstance(error, PenstockError) and not isinstance(error, _OF_CALLS) else whereabouts(frames)
     where = "" if at is None else f", raised at {at}"

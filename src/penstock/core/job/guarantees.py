@@ -1,4 +1,4 @@
-"""Which delivery guarantee a job gives, said plainly when it starts (J)."""
+"""The delivery guarantees of a job, stated plainly when it starts (J)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from penstock.core.graph.job_graph import JobGraph
 
 
 def guarantees(job_graph: JobGraph, settings: CheckpointSettings) -> list[str]:
-    """Lines for the user."""
+    """Return the lines to show to the user."""
     lines = []
     if settings.interval_ms is None:
         lines.append("checkpointing is off: after a failure the job can only start over from the beginning")
@@ -34,7 +34,7 @@ def guarantees(job_graph: JobGraph, settings: CheckpointSettings) -> list[str]:
 
 
 def _never_committing(job_graph: JobGraph) -> list[str]:
-    """Without checkpoints a sink with two phases commits when its input ends."""
+    """Return a line for each sink that never commits: without checkpoints, it would commit at the end of input."""
     endless = job_graph.vertices_without_end()
     operators = [o for vertex in job_graph.vertices if vertex.index in endless for o in vertex.operators]
     return [

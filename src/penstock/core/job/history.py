@@ -1,4 +1,4 @@
-"""What has become of a job so far: when it came to each status, how often it began again, what it failed for."""
+"""The history of a job: its status transitions, restarts, failures and changes of parallelism."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Final
 
 from penstock.base.job_status import JobStatus
 
-#: How many failures are kept (Flink's `web.exception-history-size`).
+#: The number of failures kept (Flink's `web.exception-history-size`).
 FAILURES_MAX: Final = 16
-#: How many of those that came while the job dealt with a failure are kept with it.
+#: The number of failures kept that occurred while the job handled another failure.
 CONCURRENT_MAX: Final = 16
-#: How many changes of the parallelism are kept (Flink's `web.adaptive-scheduler.rescale-history.size`).
+#: The number of changes of parallelism kept (Flink's `web.adaptive-scheduler.rescale-history.size`).
 RESCALES_MAX: Final = 16
-#: How many moves from one status to another are kept: enough for some hundred restarts.
+#: The number of status transitions kept: enough for some hundred restarts.
 MOVES_MAX: Final = 512
-#: How many workers that left are kept.
+#: The number of departed workers kept.
 DEPARTURES_MAX: Final = 16
 
 
@@ -26,18 +26,18 @@ class FailureRecord:
     """A failure of an attempt.
 
     Attributes:
-        at_ms: when it was heard of (ms since the epoch).
+        at_ms: when it was reported (ms since the epoch).
         attempt: the attempt that failed, from 0.
-        text: what happened, for people; with the traceback of a user's function where there is one.
-        task: the task that failed, such as `Map (2/4)`; None when it was none.
-        worker_id: where the task ran, or the worker that was lost.
-        host: where that worker ran.
+        text: a description for people, with the traceback of a user-defined function if there is one.
+        task: the task that failed, such as `Map (2/4)`; None if it was not a task.
+        worker_id: the worker that ran the task, or the lost worker.
+        host: the host of that worker.
         process_id: its process.
         lost: the tasks whose work was lost with a worker.
-        part: what began again, such as `3 of 8 tasks`; None when that was the whole job.
-        concurrent: what failed while the job dealt with this failure, in order (Flink's `concurrentExceptions`).
-        labels: what failure enrichers say of it (Flink's `failureLabels`).
-        number: counts the failures of the job, from 1.
+        part: the part that restarted, such as `3 of 8 tasks`; None if the whole job did.
+        concurrent: failures while the job handled this one, in order (Flink's `concurrentExceptions`).
+        labels: labels from failure enrichers (Flink's `failureLabels`).
+        number: the number of the failure in the job, from 1.
     """
 
     at_ms: int
@@ -55,7 +55,7 @@ class FailureRecord:
 
 
 class RescaleCause(enum.Enum):
-    """Why a job has another parallelism; Flink's names, and WORKER_LEAVING: Spark takes a worker away."""
+    """Why a job's parallelism changed: Flink's names, and WORKER_LEAVING, when Spark takes a worker away."""
 
     INITIAL_SCHEDULE = "INITIAL_SCHEDULE"
     UPDATE_REQUIREMENT = "UPDATE_REQUIREMENT"
@@ -69,11 +69,11 @@ class RescaleRecord:
     """A change of a job's parallelism.
 
     Attributes:
-        at_ms: when its tasks were deployed (ms since the epoch).
-        attempt: the attempt that they began.
-        cause: why it came.
-        changed: the parallelism before and after, by the name of the vertex.
-        checkpoint_id: the checkpoint that they began from; None when it was none.
+        at_ms: when the tasks were deployed (ms since the epoch).
+        attempt: the attempt that this began.
+        cause: the cause.
+        changed: the parallelism before and after, by vertex name.
+        checkpoint_id: the checkpoint that the tasks were restored from, if any.
     """
 
     at_ms: int
@@ -84,7 +84,7 @@ class RescaleRecord:
 
 
 class RescaleEnd(enum.Enum):
-    """Why a request for another parallelism is over without it; Flink's names."""
+    """Why a request for another parallelism ended without it; Flink's names."""
 
     EXCEPTION_OCCURRED = "EXCEPTION_OCCURRED"
     RESOURCE_REQUIREMENTS_UPDATED = "RESOURCE_REQUIREMENTS_UPDATED"
@@ -96,14 +96,14 @@ class RescaleEnd(enum.Enum):
 
 @dataclass(frozen=True)
 class RescaleRequest:
-    """Somebody has asked for another parallelism, and the job does not have it: not yet, or it never came to that.
+    """A request for another parallelism that is pending, or that ended without it.
 
     Attributes:
-        at_ms: when it was asked for (ms since the epoch).
-        attempt: the attempt that ran then.
-        wanted: the parallelism then and the one that was asked for, by the name of the vertex.
-        ended_ms: when it was over (ms since the epoch); None while the job waits for slots or a checkpoint.
-        end: why it was over.
+        at_ms: when it was made (ms since the epoch).
+        attempt: the attempt that ran at that time.
+        wanted: the parallelism at that time and the requested one, by vertex name.
+        ended_ms: when it ended (ms since the epoch); None while the job waits for slots or a checkpoint.
+        end: why it ended.
         reason: the same for people.
     """
 
@@ -117,18 +117,18 @@ class RescaleRequest:
 
 @dataclass(frozen=True)
 class DepartureRecord:
-    """A worker that was announced as leaving while it lived.
+    """A worker that was announced as leaving while it was alive.
 
     Attributes:
         at_ms: when it was announced (ms since the epoch).
         worker_id: the worker.
-        host: where it runs.
+        host: its host.
         process_id: its process.
         reason: who takes it away, and from where.
-        tasks: those with something at stake on it then, such as `Map (2/4)`.
-        moved_ms: when these were deployed on other workers; None when that is still to come, when there were none, or
-            when the worker was gone first.
-        checkpoint_id: the checkpoint that they began from there.
+        tasks: its tasks with something at stake at that time, such as `Map (2/4)`.
+        moved_ms: when these were deployed on other workers; None if that is still to come, if there were none, or if
+            the worker was lost first.
+        checkpoint_id: the checkpoint that they were restored from on those workers.
     """
 
     at_ms: int
@@ -142,53 +142,53 @@ class DepartureRecord:
 
 
 class JobHistory:
-    """Of one job, in every tempo."""
+    """The history of one job, in any execution mode."""
 
     def __init__(self) -> None:
-        #: when the job last came to each status
+        #: when the job last entered each status
         self.since_ms: dict[JobStatus, int] = {}
-        #: each status that it came to, and when; oldest first
+        #: each status that it entered, and when; oldest first
         self.moves: tuple[tuple[JobStatus, int], ...] = ()
         self._failures: tuple[FailureRecord, ...] = ()
         self._failures_count = 0
-        #: by the number of the failure
+        #: by failure number
         self._labels: Mapping[int, Mapping[str, str]] = {}
         #: newest first
         self.rescales: tuple[RescaleRecord, ...] = ()
-        #: newest first; one that the job has followed is none of them any more
+        #: newest first, without the requests that were fulfilled
         self.rescale_requests: tuple[RescaleRequest, ...] = ()
         #: newest first
         self.departures: tuple[DepartureRecord, ...] = ()
-        #: after failures
+        #: restarts after failures
         self.restarts = 0
 
     def moved(self, status: JobStatus, now_ms: int) -> None:
-        """The job has come to a status. It initializes once, with the first: a restart comes to the others again."""
+        """Record a new status. The job initializes once, with the first status; a restart enters the others again."""
         self.since_ms = {JobStatus.INITIALIZING: now_ms, **self.since_ms, status: now_ms}
         first = () if self.moves or status is JobStatus.INITIALIZING else ((JobStatus.INITIALIZING, now_ms),)
         self.moves = (*self.moves, *first, (status, now_ms))[-MOVES_MAX:]
 
     def rescaled(self, rescale: RescaleRecord) -> None:
-        """The job has another parallelism."""
+        """Record a change of parallelism."""
         self.rescales = (rescale, *self.rescales)[:RESCALES_MAX]
 
     def rescale_asked(self, request: RescaleRequest) -> None:
-        """Somebody asks for another parallelism."""
+        """Record a request for another parallelism."""
         self.rescale_requests = (request, *self.rescale_requests)[:RESCALES_MAX]
 
     def rescale_ended(self, now_ms: int, end: RescaleEnd | None, reason: str = "") -> None:
-        """What was asked for last is over: the job has it (None), or not."""
+        """Record the end of the latest request; an `end` of None means that it was fulfilled."""
         last, *others = self.rescale_requests
         if end is not None:
             others.insert(0, replace(last, ended_ms=now_ms, end=end, reason=reason))
         self.rescale_requests = tuple(others)
 
     def departs(self, departure: DepartureRecord) -> None:
-        """A worker is leaving."""
+        """Record a leaving worker."""
         self.departures = (departure, *self.departures)[:DEPARTURES_MAX]
 
     def departed(self, worker_id: str, now_ms: int, checkpoint_id: int | None) -> None:
-        """The tasks of a worker that leaves run on others, from that checkpoint."""
+        """Record that a leaving worker's tasks were restored on other workers, from that checkpoint."""
         self.departures = tuple(
             replace(one, moved_ms=now_ms, checkpoint_id=checkpoint_id) if one.worker_id == worker_id else one
             for one in self.departures
@@ -196,7 +196,7 @@ class JobHistory:
 
     @property
     def failures(self) -> tuple[FailureRecord, ...]:
-        """Newest first, with the labels that are known by now."""
+        """The failures, newest first, with the labels known so far."""
         return tuple(self._with_labels(failure) for failure in self._failures)
 
     def _with_labels(self, failure: FailureRecord) -> FailureRecord:
@@ -204,13 +204,13 @@ class JobHistory:
         return replace(failure, labels=self._labels.get(failure.number, {}), concurrent=concurrent)
 
     def failed(self, failure: FailureRecord) -> int:
-        """An attempt has failed; the number of the failure."""
+        """Record a failed attempt, and return the failure's number."""
         self._failures_count += 1
         self._failures = (replace(failure, number=self._failures_count), *self._failures)[:FAILURES_MAX]
         return self._failures_count
 
     def failed_too(self, failure: FailureRecord) -> int:
-        """Something else has failed while the job deals with the newest failure; its number."""
+        """Record another failure while the job handles the newest one, and return its number."""
         self._failures_count += 1
         newest, *others = self._failures
         concurrent = (*newest.concurrent, replace(failure, number=self._failures_count))[:CONCURRENT_MAX]
@@ -218,7 +218,7 @@ class JobHistory:
         return self._failures_count
 
     def labelled(self, number: int, labels: Mapping[str, str]) -> None:
-        """Labels of a failure have come. One thread calls this, and it need not be the one in which the job fails."""
+        """Add labels to a failure. Called by one thread, which need not be the one that records failures."""
         kept = {one.number for failure in self._failures for one in (failure, *failure.concurrent)}
         known = {known: labels for known, labels in self._labels.items() if known in kept}
         self._labels = known | {number: {**known.get(number, {}), **labels}}

@@ -1,4 +1,4 @@
-"""What has failed in a job: remembered with its labels, and judged by the restart strategy (G8)."""
+"""The failures of a job: recorded with labels, and judged by the restart strategy (G8)."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from penstock.core.protocol import Failure, RegisterWorker
 
 @dataclass(frozen=True, slots=True)
 class FailureEvent:
-    """Something has failed: a task that said so, tasks that were lost with their worker, or something that is no task.
+    """A failure of a task that reported it, of tasks lost with their worker, or of something other than a task.
 
     Attributes:
-        failure: what happened.
+        failure: the failure.
         error: the same as the job's error.
-        execution: the task that said so.
+        execution: the task that reported it.
         lost: the tasks that were lost with their worker.
-        worker: where it was.
+        worker: the worker that ran the tasks.
     """
 
     failure: Failure
@@ -40,19 +40,19 @@ class FailureEvent:
 
     @property
     def failed(self) -> Sequence[Execution]:
-        """The tasks that have failed, if any have."""
+        """The failed tasks, if any."""
         return self.lost if self.execution is None else (self.execution,)
 
     @property
     def type(self) -> FailureType:
-        """What kind of thing has failed."""
+        """The kind of component that failed."""
         if self.execution is not None:
             return FailureType.TASK
         return FailureType.TASK_MANAGER if self.lost else FailureType.GLOBAL
 
 
 class JobFailures:
-    """The failures of one job, and what follows from the last one."""
+    """The failures of one job, and the consequences of the last one."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class JobFailures:
         self._clock = clock
         self._labels = FailureLabels(labellers, job_id, graph.job_graph.name, history, effects, clock)
         self._failover = Failover(configuration)
-        #: what the attempt fails for
+        #: the failure that ends the attempt
         self._last: FailureEvent | None = None
 
     def event(
@@ -82,21 +82,21 @@ class JobFailures:
         lost: Sequence[Execution] = (),
         worker: RegisterWorker | None = None,
     ) -> FailureEvent:
-        """What is known of a failure."""
+        """Build the event for a failure."""
         worker = worker or self._slot_pool.registration(None if execution is None else execution.worker_id)
         return FailureEvent(failure, error_of(failure, self._graph, execution), execution, lost, worker)
 
     def remember(self, event: FailureEvent, part: str | None = None) -> None:
-        """The attempt, or a part of the job, fails for that."""
+        """Record the failure that ends the attempt, or restarts a part of the job."""
         self._last = event
         self._labels.on_failure(self._history.failed(self._record(event, part)), event.error, event.type)
 
     def remember_too(self, event: FailureEvent) -> None:
-        """That has failed as well, while something else was being recovered from."""
+        """Record another failure during the recovery from the last one."""
         self._labels.on_failure(self._history.failed_too(self._record(event)), event.error, event.type)
 
     def remember_end(self, error: PenstockError) -> None:
-        """The job ends for that, and no attempt can help."""
+        """Record the error that ends the job and that no further attempt can avoid."""
         event = FailureEvent(Failure(str(error)), error)
         self._labels.on_failure(self._history.failed(self._record(event)), event.error, event.type)
 
@@ -105,11 +105,11 @@ class JobFailures:
         return record_of(now_ms, event.error, self._graph, event.execution, event.lost, event.worker, part)
 
     def on_running(self) -> None:
-        """All tasks run."""
+        """Record that all tasks run."""
         self._failover.on_running(self._clock.steady_ms())
 
     def restart_delay_ms(self, checkpoints: CheckpointCoordinator) -> int | None:
-        """After how long (ms) what has failed begins again; None when the job fails for good."""
+        """Return the delay (ms) before the failed tasks restart; None if the job fails for good."""
         last = self._last
         assert last is not None, "something has failed"
         execution = last.execution

@@ -1,11 +1,12 @@
 """The job master: runs one job from start to end, through failures. Events in, commands out.
 
-Theory. The job's life is the table in `states`. The master handles each event in one turn (`turns`). What the turn
-decides leaves as effects, which the driver takes and carries out (`core.effects`). What a part of the master has for
-the whole job is news, which the master takes in at the end of the turn. After a failure it cancels the tasks of the
-regions that failed, or all. Their next attempt begins only when each of them has ended (or its worker has), so two
-attempts of a task never run at once. A message of a former attempt carries its attempt number, and the master ignores
-it. The next attempt starts from the last completed checkpoint, or from the beginning (G8).
+Theory. The job's life cycle is the table in `states`. The master handles each event in one turn (`turns`). The
+decisions of a turn leave as effects, which the driver takes and carries out (`core.effects`). A part of the master
+reports anything that concerns the whole job as news, which the master handles at the end of the turn. After a failure
+it cancels the tasks of the failed regions, or all tasks. Their next attempt begins only when each of them has ended (or
+its worker has), so two attempts of a task never run at once. A message of an earlier attempt carries its attempt
+number, and the master ignores it. The next attempt starts from the last completed checkpoint, or from the beginning
+(G8).
 """
 
 from __future__ import annotations
@@ -97,7 +98,7 @@ _BLOCKED = (
 
 
 class JobMaster:
-    """Call `start`, then feed it `on_message` and `on_time` until `is_done`; carry out `take_effects` after each."""
+    """Call `start`, then `on_message` and `on_time` until `is_done`; carry out `take_effects` after each call."""
 
     def __init__(
         self,
@@ -115,7 +116,7 @@ class JobMaster:
         self.job_id = job_id
         self.status = _S.CREATED
         self.failure: PenstockError | None = None
-        #: whether a former job master, or a former job of this name, had brought it to its end
+        #: whether an earlier job master, or an earlier job of this name, had already brought it to its end
         self.had_ended = False
         self._configuration = configuration
         self._clock = clock
@@ -138,7 +139,7 @@ class JobMaster:
             self._graph, job_id, configuration, self._slot_pool, self.history, labellers, self._effects, clock
         )
         self._part = PartRestart(self._graph)
-        # With the adaptive scheduler a part that lacks a slot would wait while the others could make room for it.
+        # With the adaptive scheduler a part that lacks a slot would wait, although the others could make room for it.
         self._restarts_regions = configuration.read(FAILOVER_STRATEGY) == "region" and not self._rescaling.is_adaptive
         self._is_given_up = False
         self._tasks = JobTasks(self._graph, job_id, configuration, self._slot_pool, self._effects, clock)
@@ -164,11 +165,11 @@ class JobMaster:
 
     @property
     def job_graph(self) -> JobGraph:
-        """The job, at the parallelism that it has."""
+        """The job, at its current parallelism."""
         return self._graph.job_graph
 
     def validate(self) -> None:
-        """Assert what holds between any two turns. The simulator calls this; a running job never does."""
+        """Assert the invariants that hold between any two turns. Only the simulator calls this, not a running job."""
         self.turns.validate()
         self._rescaling.validate()
         self.checkpoints.validate()
@@ -190,12 +191,12 @@ class JobMaster:
     # --- driving ---------------------------------------------------------------------------------------------------
 
     def take_effects(self) -> list[Effect]:
-        """What turns have decided since the last call, to be carried out in this order."""
+        """Return the effects of all turns since the last call, to be carried out in this order."""
         return self._effects.take()
 
     @turn
     def start(self) -> None:
-        """Say what the job promises, and ask for its workers."""
+        """Log the job's guarantees, and request its workers once it is known where the job begins."""
         for line in guarantees(self.job_graph, self.checkpoints.settings):
             self._effects.log(line)
         self._effects.tell_status(self.status.name, None)
@@ -210,7 +211,7 @@ class JobMaster:
         return self.status.is_terminal_state()
 
     def next_deadline(self) -> int | None:
-        """When (ms) `on_time` has something to do."""
+        """Return when (ms) `on_time` is due."""
         times = [self._slot_pool.next_deadline(), self._tasks.next_deadline(), self.checkpoints.next_deadline()]
         times += [self._recovery.next_deadline(), self._timers.next_deadline()]
         known = [t for t in times if t is not None]
@@ -218,7 +219,7 @@ class JobMaster:
 
     @turn
     def on_time(self) -> None:
-        """Do what is due."""
+        """Do everything that is due."""
         now = self._clock.steady_ms()
         if self.is_done:
             return
@@ -242,12 +243,12 @@ class JobMaster:
 
     @turn
     def cancel(self) -> None:
-        """Cancel the job; it is done when all its tasks have ended. A second call ends those that do not by force."""
+        """Cancel the job; it is done when all its tasks have ended. A second call ends tasks by force that do not."""
         self._cancel()
 
     @turn
     def suspend(self, error: DeposedError) -> None:
-        """End at once, and leave everything to another job master: the driver has heard that it leads no longer."""
+        """End at once, and leave everything to another job master, because the driver has lost leadership."""
         self._suspend(error)
 
     @turn
@@ -257,7 +258,7 @@ class JobMaster:
 
     @turn
     def rescale(self, parallelism: Mapping[str, int], waiter: RescaleWaiter) -> None:
-        """Let operators run at other parallelisms, see `Rescaling.ask`; `waiter` is called once."""
+        """Change the parallelism of operators, see `Rescaling.ask`; `waiter` is called once."""
         if self.is_done or self.status in (_S.CANCELLING, _S.FAILING) or self.checkpoints.ends_job:
             self._effects.answer(waiter, None, "the job is coming to its end")
             return
@@ -265,7 +266,7 @@ class JobMaster:
 
     @turn
     def trigger_checkpoint(self, is_full: bool = False) -> int | None:
-        """Trigger a checkpoint by hand; its id, or None when the job cannot take one, or another one, just now."""
+        """Trigger a checkpoint by hand; return its id, or None if the job cannot take one, or another one, just now."""
         return self.checkpoints.trigger_now(is_full)
 
     def _cancel(self) -> None:
@@ -284,14 +285,14 @@ class JobMaster:
 
     @turn
     def sweep(self) -> None:
-        """Delete what is no longer needed of the job's checkpoints; the driver calls it when all workers are gone."""
+        """Delete unneeded files of the job's checkpoints; the driver calls this after all workers have ended."""
         try:
             self.checkpoints.sweep()
         except Exception as error:  # noqa: BLE001 - the job has ended well or ill, whatever becomes of its files
             self._effects.log(f"checkpoint files may be left: {type(error).__name__}: {error}")
 
     def view(self) -> JobView:
-        """The job as of now, for those outside."""
+        """Return the job's current state, for observers outside the master."""
         checkpoints = self.checkpoints
         return job_view(
             self.job_id,
@@ -308,19 +309,19 @@ class JobMaster:
         )
 
     def tasks_on(self, worker_id: str) -> frozenset[ExecutionId]:
-        """Those whose work would be lost with a worker."""
+        """Return the tasks whose work would be lost with a worker."""
         return frozenset(execution.id for execution in self._tasks.at_stake(worker_id))
 
     def bounds(self) -> dict[int, Bounds]:
-        """Between which bounds the parallelism of each vertex is to be, by its index."""
+        """Return the bounds of each vertex's parallelism, by vertex index."""
         return {vertex.index: self._rescaling.requirements[vertex.index] for vertex in self.job_graph.vertices}
 
     def accumulators(self) -> dict[str, Any]:
-        """The users' accumulators, by name, as last reported in the attempt that runs or ran last."""
+        """Return the users' accumulators, by name, as last reported in the current or the last attempt."""
         return self._tasks.accumulators()
 
     def _take_in(self, news: JobNews) -> None:
-        """What a part of the master has found, in the turn in which it has."""
+        """Handle news from a part of the master, in the same turn."""
         match news:
             case AttemptFailed(failure) | CheckpointsFailed(failure):
                 self._fail(failure)
@@ -347,7 +348,7 @@ class JobMaster:
 
     @turn
     def on_message(self, message: ToMaster) -> None:
-        """An event from a worker, or from the driver about one."""
+        """Handle an event from a worker, or from the driver about a worker."""
         if self.is_done:
             return
         if isinstance(message, TaskMetrics):
@@ -388,7 +389,7 @@ class JobMaster:
     # --- slots -----------------------------------------------------------------------------------------------------
 
     def _acquire_slots(self, is_settled: bool = False) -> None:
-        """Get what workers are missing; with enough of them there, the next attempt begins."""
+        """Acquire missing workers; once there are enough, begin the next attempt."""
         self._slot_pool.acquire(is_settled)
         self._deploy_when_ready()
 
@@ -422,12 +423,12 @@ class JobMaster:
 
     @property
     def is_steady(self) -> bool:
-        """Whether all tasks run, and nobody is about to end or restart them."""
+        """Whether all tasks run, and are not about to be ended or restarted."""
         is_open = self._graph.is_ready_for_checkpoints and not self._tasks.awaits_start
         return self.status is _S.RUNNING and is_open and not self.checkpoints.ends_job
 
     def _end_tasks_to_rescale(self) -> None:
-        """A checkpoint is there: end all tasks, which then begin again from it, at another parallelism or elsewhere."""
+        """End all tasks after a checkpoint; they restart from it, at another parallelism or on other workers."""
         if not self.is_steady:
             self._rescaling.interrupt()
             return
@@ -437,12 +438,12 @@ class JobMaster:
         self._after_tasks_ended()
 
     def _give_up(self, error: PenstockError) -> None:
-        """No restart can help."""
+        """Fail the job, because a restart cannot help."""
         self.failure = error
         self._failures.remember_end(error)
         if self._part.phase is not None:
             self._is_given_up = True
-            self._fail_all(str(error))  # the others still run
+            self._fail_all(str(error))  # the other tasks still run
             return
         self._slot_pool.stop_waiting()
         if self.status is not _S.FAILING:
@@ -461,22 +462,22 @@ class JobMaster:
 
     @property
     def restarts_part(self) -> bool:
-        """Whether only a part of the job begins again."""
+        """Whether only a part of the job restarts."""
         return self._part.phase is not None
 
     @property
     def is_being_rescaled(self) -> bool:
-        """Whether all tasks are being ended, to begin again at another parallelism or on other workers."""
+        """Whether all tasks are being ended, to restart at another parallelism or on other workers."""
         return self._rescaling.phase is RescalePhase.CANCELLING
 
     def begins(self, attempt: int) -> bool:
-        """Whether that attempt waits for what it is to begin from."""
+        """Return whether that attempt waits for the checkpoint to start from, if any."""
         return self._is_placing and attempt == self._graph.attempt
 
     def _deploy(self, restored: CheckpointMetadata | None) -> None:
         """Send the tasks to their workers, with the state of a checkpoint."""
         if len(self._slot_pool) < self.job_graph.slots_required:
-            self._acquire_slots()  # one was lost while the checkpoint was being read
+            self._acquire_slots()  # a worker was lost while the checkpoint was being read
             return
         part = self._part.part
         self._tasks.deploy(restored, self.checkpoints, part)
@@ -490,7 +491,7 @@ class JobMaster:
             return
         self._rescaling.on_deployed()
         self.checkpoints.start()
-        # With the savepoint that ends the job complete, nothing is left to do but commit what it holds.
+        # Once the savepoint that ends the job is complete, only its output remains to be committed.
         if self.checkpoints.last is None:
             self._sources.start(restored)
 
@@ -567,7 +568,7 @@ class JobMaster:
             self._effects.log(f"{worker_name(self._slot_pool, message.worker_id)} {blocked}")
 
     def _on_worker_leaving(self, message: WorkerLeaving) -> None:
-        """A worker lives, and will be taken away: no more tasks go there, and those that are there move elsewhere."""
+        """Handle a worker that will be taken away: it gets no more tasks, and its tasks move elsewhere."""
         is_known = self._slot_pool.registration(message.worker_id) is not None
         if is_known and not self.departures.begin(message.worker_id, message.reason):
             return
@@ -594,7 +595,7 @@ class JobMaster:
         lost: Sequence[Execution] = (),
         worker: RegisterWorker | None = None,
     ) -> None:
-        """Something failed, of which tasks are known or not: cancel what depends on it, then restart or fail."""
+        """Handle a failure, of known tasks or not: cancel everything that depends on it, then restart or fail."""
         event = self._failures.event(failure, execution, lost, worker)
         is_news = self.status in (_S.RUNNING, _S.CREATED) or self._part.phase is not None
         if is_news and not (event.failed and self._part.expects(event.failed)):
@@ -617,12 +618,12 @@ class JobMaster:
         self._after_tasks_ended()
 
     def _may_restart_part(self) -> bool:
-        """Not while all tasks wait for each other to open, nor when sources have come to their end for a savepoint."""
+        """Return whether a part may restart: not while tasks wait for all to open, or a savepoint ends the job."""
         runs = self.status in (_S.RUNNING, _S.RESTARTING) and len(self._graph.regions) > 1
         return self._restarts_regions and runs and not self._tasks.awaits_start and not self.checkpoints.ends_job
 
     def _fail_all(self, reason: str) -> None:
-        """Cancel everything, then restart or fail."""
+        """Cancel all tasks, then restart or fail."""
         self._part.end()
         self._slot_pool.stop_waiting()
         self.checkpoints.stop("the job is recovering from a failure")
@@ -631,7 +632,7 @@ class JobMaster:
         self._after_tasks_ended()
 
     def _after_tasks_ended(self) -> None:
-        """All tasks of this attempt, or of a part of it, have ended: what comes next?"""
+        """Take the next step if all tasks of this attempt, or of a part of it, have ended."""
         if self._part.has_ended:
             self._after_part_ended()
             return
@@ -680,14 +681,14 @@ class JobMaster:
             self._begin_attempt()
 
     def _begin_attempt(self, is_settled: bool = False) -> None:
-        """Begin again; `is_settled`: with the slots that are there."""
+        """Begin the next attempt; with `is_settled`, with the slots already there."""
         self._graph.reset()
         self.departures.let_go()
         self._move(_S.CREATED, None)
         self._acquire_slots(is_settled)
 
     def _suspend(self, error: DeposedError) -> None:
-        """Another job master has the job: end here, and leave everything to it."""
+        """End here, and leave everything to another job master, which has taken over the job."""
         if self.is_done:
             return
         self.failure = error
@@ -701,7 +702,7 @@ class JobMaster:
         self._savepoints.on_end()
 
     def _end_as_before(self, status: JobStatus) -> None:
-        """The job had ended before this job master began, and said so: all that is left is to end."""
+        """End a job that had already ended, and recorded its end, before this job master began."""
         self.had_ended = True
         if status is _S.CANCELED:
             self._move(_S.CANCELLING, None)

@@ -1,4 +1,4 @@
-"""Where a job and each of its attempts begin: at the newest checkpoint, at a savepoint, or with nothing (G8, H2)."""
+"""Where a job and each of its attempts begin: at the newest checkpoint, a savepoint, or the beginning (G8, H2)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from penstock.core.protocol import Failure
 from penstock.storage.job_marks import LeftByJobs
 from penstock.storage.metadata import CheckpointMetadata
 
-#: What a job waits for that continues from what others have left.
+#: Completes the log line of a job that waits to continue from the state that earlier jobs have left.
 TAKEN_OVER: Final = "has said what jobs of this name have left"
 
 
@@ -52,12 +52,12 @@ class RecoveringMaster(Protocol):
     def checkpoints(self) -> CheckpointCoordinator: ...
 
     def begins(self, attempt: int) -> bool:
-        """Whether that attempt waits for what it is to begin from."""
+        """Return whether that attempt waits for the checkpoint to start from, if any."""
         ...
 
     @property
     def restarts_part(self) -> bool:
-        """Whether only a part of the job is to begin again."""
+        """Whether only a part of the job is to restart."""
         ...
 
     @property
@@ -65,7 +65,7 @@ class RecoveringMaster(Protocol):
 
 
 class JobRecovery:
-    """Reads and checks, in the background, what a job master's job begins from, and tells the master."""
+    """Reads and checks, in the background, the checkpoint that a job begins from, and reports it to the master."""
 
     def __init__(
         self,
@@ -83,23 +83,23 @@ class JobRecovery:
         self._tell = master.turns.tell
         self._calls = StoreCalls(self._effects, self._tell, clock, configuration.read(CHECKPOINTING_TIMEOUT_MS))
         self._savepoint_path = configuration.read(RECOVERY_PATH)
-        #: whether what jobs of this name have left does not count from now on
+        #: whether the state that earlier jobs of this name have left no longer counts
         self._begins_anew = False
-        #: what jobs of this name have left besides, newest first
+        #: older checkpoints that jobs of this name have left, newest first
         self._older: list[CheckpointMetadata] = []
-        #: whether going back past a damaged checkpoint would commit something again, which the options do not allow
+        #: whether falling back from a damaged checkpoint would commit output again, which the options do not allow
         self._must_not_fall_back = must_not_fall_back(master.job_graph, configuration)
 
     def next_deadline(self) -> int | None:
-        """When (ms) `on_time` has something to do."""
+        """Return when (ms) `on_time` is due."""
         return self._calls.next_deadline()
 
     def on_time(self, now_ms: int) -> None:
-        """Give up reading what the store does not give."""
+        """Abandon reads that the store does not answer."""
         self._calls.on_time(now_ms)
 
     def recover(self) -> None:
-        """Continue from the newest checkpoint of a former job master of this job, if it took any."""
+        """Continue from the newest checkpoint of an earlier job master of this job, if it took any."""
         retained = self._master.checkpoints.settings.retained
         self._master.checkpoints.keep_all()
         job_id, name = self._master.job_id, self._master.job_graph.name
@@ -108,7 +108,7 @@ class JobRecovery:
         )
 
     def begin(self) -> None:
-        """From the newest checkpoint of the job's name, the savepoint that the configuration names, or nothing."""
+        """Begin at the newest checkpoint of the job's name, the configured savepoint, or the beginning."""
         name, store = self._master.job_graph.name, self._store
         if self._configuration.read(RECOVERY_FROM_LATEST):
             self._calls.wait_for(TAKEN_OVER, lambda: store.take_over(name), self._on_left_read)
@@ -146,13 +146,13 @@ class JobRecovery:
             self._tell(BeginKnown())
 
     def _mark_begin(self) -> None:
-        """Say where the job begins, unless it continues from what a job of its name has left."""
+        """Record where the job begins, unless it continues from an earlier job of its name."""
         if self._begins_anew:
             name, path = self._master.job_graph.name, self._savepoint_path
             self._master.checkpoints.mark_begin(name, path)
 
     def _begins_from(self, metadata: CheckpointMetadata, option: str) -> bool:
-        """Whether a savepoint or checkpoint fits the job; then it is where it begins, and otherwise the job fails."""
+        """Return whether a savepoint or checkpoint fits the job; if so, begin from it, otherwise fail the job."""
         try:
             for line in check_fit(metadata, self._master.job_graph, self._configuration):
                 self._effects.log(line)
@@ -202,7 +202,7 @@ class JobRecovery:
             self._begin_from_path()
 
     def _on_recovery_read(self, recovery: Recovery | None, error: BaseException | None) -> None:
-        """Another job master ran this job before: continue from its newest checkpoint, with attempts above its own."""
+        """Continue from the newest checkpoint of an earlier job master, with attempt numbers above its own."""
         if self._master.status is not JobStatus.CREATED:
             return
         if recovery is None:
@@ -235,9 +235,9 @@ class JobRecovery:
             self._on_joined(None, None)
 
     def prepare_attempt(self) -> None:
-        """Read all of the checkpoint to restore: a damaged one is skipped for the one before (G11)."""
+        """Read the whole checkpoint to restore; if it is damaged, fall back to the one before (G11)."""
         if not self._master.checkpoints.is_settled:
-            return  # one may be completing this moment: the master is told when, and calls again
+            return  # a checkpoint may be completing just now; the master calls again afterwards
         metadata = self._master.checkpoints.latest
         attempt, store = self._graph.attempt, self._store
         try:
@@ -254,21 +254,21 @@ class JobRecovery:
                 self._tell(AttemptReady(metadata))
                 return
             if not isinstance(error, CheckpointError):
-                # The store could not be read just now; the checkpoint may be whole.
+                # The store could not be read just now; the checkpoint may be intact.
                 what = CHECKPOINTING_DIR.key() if metadata is None else f"checkpoint {metadata.checkpoint_id}"
                 failure = Failure(f"{what} could not be read: {error}", is_outside=is_outside(error))
                 self._tell(AttemptFailed(failure))
                 return
             self._on_damage(error)
 
-        # A deposed job master begins no attempt, not from nothing either.
+        # A deposed job master begins no attempt, not even from the beginning.
         work = store.check_leads if metadata is None else lambda: read_through(store, metadata)
         self._calls.give_up_late("has read the checkpoint", work, verified)
 
     def _on_damage(self, error: CheckpointError) -> None:
-        """The latest checkpoint is damaged: continue from the one before, if there is one and nothing forbids it.
+        """Fall back from the damaged latest checkpoint to the one before, if that exists and nothing forbids it.
 
-        What forbids it: a sink has committed what the damaged one holds, and the job would produce it again.
+        It is forbidden if a sink has committed output of the damaged checkpoint, which the job would produce again.
         """
         checkpoints = self._master.checkpoints
         damage = f"{self.point} cannot be restored: {error}"

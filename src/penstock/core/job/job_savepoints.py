@@ -1,4 +1,4 @@
-"""What a user asks of a running job: a savepoint, alone or with the job's end (H1, H2)."""
+"""Savepoints that a user requests of a running job, alone or to end the job (H1, H2)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from penstock.core.checkpoint.news import SavepointSettled
 from penstock.core.checkpoint.savepoints import SavepointRequest, TakeSavepoint
 from penstock.core.effects import Effects
 
-#: Called once, with the path of a savepoint or with what went wrong.
+#: Called once, with the path of a savepoint or with an error.
 SavepointWaiter: TypeAlias = Callable[[str | None, str | None], None]
 
 
@@ -29,19 +29,20 @@ class CheckpointedMaster(Protocol):
 
 
 class JobSavepoints:
-    """Who waits for a savepoint of a job master's job, and when that is answered."""
+    """Takes savepoints of a job master's job, and answers their requests."""
 
     def __init__(self, master: CheckpointedMaster, effects: Effects) -> None:
         self._master = master
         self._effects = effects
-        #: Who waits for the end of a job that a savepoint ends.
+        #: The waiter for the end of a job that a savepoint ends.
         self._waiter: SavepointWaiter | None = None
 
     def take(self, command: TakeSavepoint, waiter: SavepointWaiter, now_ms: int) -> None:
         """Take a savepoint.
 
-        If the job goes on, it does so whether or not the savepoint succeeds. If the savepoint ends the job, the answer
-        comes when all that the savepoint holds is committed. If it cancels the job, no checkpoint completes in between.
+        If the job continues, it does so whether or not the savepoint succeeds. If the savepoint ends the job, the
+        answer comes once everything in the savepoint is committed. If it cancels the job, no checkpoint completes in
+        between.
         """
         master = self._master
         if master.is_done or master.status is JobStatus.CANCELLING:
@@ -51,7 +52,7 @@ class JobSavepoints:
         master.checkpoints.request_savepoint(SavepointRequest(command, waiter, deadline_ms))
 
     def on_settled(self, news: SavepointSettled) -> None:
-        """A savepoint is complete, or will not be."""
+        """Handle a savepoint that has completed or failed."""
         command, waiter = news.request.command, news.request.waiter
         if news.path is not None and command.stop is not None:
             self._waiter = waiter
@@ -59,7 +60,7 @@ class JobSavepoints:
         self._effects.answer(waiter, news.path, news.error)
 
     def on_end(self) -> None:
-        """The job has ended."""
+        """Answer a waiting request when the job has ended."""
         waiter, self._waiter = self._waiter, None
         last = self._master.checkpoints.last
         if waiter is None or last is None:

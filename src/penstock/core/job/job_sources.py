@@ -17,7 +17,7 @@ from penstock.storage.metadata import CheckpointMetadata
 
 
 class JobSources:
-    """A coordinator for each source, by the id of its operator."""
+    """The source coordinators of a job, by operator id."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class JobSources:
         }
 
     def start(self, restored: CheckpointMetadata | None) -> None:
-        """Begin to hand out splits; the readers' tasks are on their way, so messages to them come after them."""
+        """Begin to assign splits; the readers' tasks are already on their way, so messages reach them after that."""
         for operator_id, source in self.coordinators.items():
             try:
                 file = None if restored is None else enumerator_state(restored, operator_id)
@@ -58,23 +58,23 @@ class JobSources:
                 return
 
     def rescale(self) -> None:
-        """The readers are others from now on; they begin with `start`."""
+        """Change the number of readers; the new readers begin with `start`."""
         for vertex in self._graph.job_graph.vertices:
             for operator_id in vertex.sources:
                 self.coordinators[operator_id].rescale(vertex.parallelism, remembers=len(self._graph.regions) > 1)
 
     def restart(self, part: Collection[Subtask], restored: CheckpointMetadata | None) -> None:
-        """Readers that are a part of the job begin again from a checkpoint; messages to them come after their tasks."""
+        """Restart readers in a part of the job from a checkpoint; messages reach them after their deployment."""
         for vertex, subtask in sorted(part):
             for operator_id in self._graph.job_graph.vertices[vertex].sources:
                 self.coordinators[operator_id].reset_reader(subtask, self._own_id(restored))
 
     def _own_id(self, restored: CheckpointMetadata | None) -> int:
-        """The id of the checkpoint if it is one of this job, whose ids only grow."""
+        """Return the id of the checkpoint if it belongs to this job, whose ids only grow, else 0."""
         return 0 if restored is None or restored.job_id != self._job_id else restored.checkpoint_id
 
     def on_request(self, message: RequestSplit) -> None:
-        """A reader asks for a split."""
+        """Handle a reader's request for a split."""
         if self._graph.find(message.execution) is not None and message.operator_id in self.coordinators:
             self.coordinators[message.operator_id].handle_request(message.execution.subtask)
 

@@ -1,4 +1,4 @@
-"""The tasks of a job: deployed to workers, followed through their states, cancelled (E4, E6)."""
+"""The tasks of a job: deployed to workers, tracked through their states, cancelled (E4, E6)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _E = ExecutionState
 
 @dataclass(frozen=True, slots=True)
 class TaskChange:
-    """A task has come to a new state; `failure`: what the attempt fails for; `is_end`: it has done all its work."""
+    """A task's change of state; `failure`: why the attempt fails; `is_end`: whether it has done all its work."""
 
     execution: Execution
     failure: Failure | None = None
@@ -45,7 +45,7 @@ class TaskChange:
 
 
 class JobTasks:
-    """The tasks of the present attempt. What their changes mean for the job is the job master's to decide."""
+    """The tasks of the current attempt. The job master decides how the job reacts to their changes."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class JobTasks:
         effects: Effects,
         clock: Clock,
     ) -> None:
-        #: what tasks reported last, by vertex and subtask
+        #: the tasks' latest reports, by vertex and subtask
         self.metrics: dict[tuple[int, int], TaskMetrics] = {}
         self._graph = graph
         self._job_id = job_id
@@ -68,15 +68,15 @@ class JobTasks:
             configuration.read(TASK_CANCELLATION_INTERVAL_MS), configuration.read(TASK_CANCELLATION_TIMEOUT_MS)
         )
         self._alignment = AlignmentGroups(graph.job_graph.vertices)
-        #: whether tasks are open and wait until all others are
+        #: whether open tasks wait until all others are open
         self.awaits_start = False
 
     def accumulators(self) -> dict[str, Any]:
-        """The users' accumulators, by name, as last reported in the attempt that runs or ran last."""
+        """Return the users' accumulators, by name, as last reported in the current or the last attempt."""
         return accumulator_values(pair for task in self.metrics.values() for pair in task.accumulators)
 
     def rescale(self) -> None:
-        """The tasks are others from now on."""
+        """Adapt to a change of the job's tasks."""
         self._alignment = AlignmentGroups(self._graph.job_graph.vertices)
 
     def deploy(
@@ -85,11 +85,11 @@ class JobTasks:
         checkpoints: CheckpointCoordinator,
         part: frozenset[Subtask] | None = None,
     ) -> None:
-        """Send all tasks, or those of a part, to their workers, with the state of a checkpoint."""
+        """Send all tasks, or the tasks of a part, to their workers, with the state of a checkpoint."""
         self.metrics = {} if part is None else {task: m for task, m in self.metrics.items() if task not in part}
         self._alignment.reset(part)
         slots, addresses = self._slot_pool.assign(self._graph.job_graph.slots())
-        # State that does not fit is found when operators open; by then nothing may have been processed (H4).
+        # Operators detect state that does not fit when they open; until then nothing may be processed (H4).
         self.awaits_start = part is None and restored is not None and restored is checkpoints.initial
         for worker_id, message in deployments(
             self._graph,
@@ -112,19 +112,19 @@ class JobTasks:
             self._effects.send(worker_id, message)
 
     def on_metrics(self, message: TaskMetrics) -> bool:
-        """Keep the report of a task; returns whether the task belongs to the present attempt."""
+        """Store a task's report; return whether the task belongs to the current attempt."""
         if self._graph.find(message.execution) is None:
             return False
         self.metrics[(message.execution.vertex, message.execution.subtask)] = message
         return True
 
     def figures_of(self, vertex: int, subtask: int) -> TaskFigures | None:
-        """The figures that a subtask has reported last."""
+        """Return the figures that a subtask last reported."""
         reported = self.metrics.get((vertex, subtask))
         return None if reported is None else reported.figures
 
     def on_state(self, message: TaskStateChanged) -> TaskChange | None:
-        """A task tells its state; None when that changes nothing."""
+        """Handle a task's new state; return None if nothing changes."""
         execution = self._graph.find(message.execution)
         if execution is None or execution.state.is_terminal:
             return None
@@ -146,14 +146,14 @@ class JobTasks:
         return TaskChange(execution)
 
     def start_when_open(self) -> None:
-        """Let the tasks process records, when all are open."""
+        """Let the tasks process records once all are open."""
         if self.awaits_start and self._graph.all_open:
             self.awaits_start = False
             for execution in self._graph.executions():
                 self._effects.send(execution.worker_id, StartTask(execution.id))
 
     def on_watermark(self, message: ReportWatermark) -> None:
-        """A source is aligned with others: tell it how far it may read."""
+        """Align a source with others: announce how far it may read."""
         execution = self._graph.find(message.execution)
         if execution is None or execution.state.is_terminal:
             return
@@ -164,7 +164,7 @@ class JobTasks:
     # --- cancelling ------------------------------------------------------------------------------------------------
 
     def cancel(self, part: frozenset[Subtask] | None = None) -> None:
-        """Cancel all tasks, or those of a part, that have not ended."""
+        """Cancel all tasks, or the tasks of a part, that have not ended."""
         for execution in self._graph.executions(part):
             if execution.state.is_terminal or execution.state is _E.CANCELING:
                 continue
@@ -176,21 +176,21 @@ class JobTasks:
         self._cancellation.begin(self._clock.steady_ms())
 
     def hurry(self) -> None:
-        """The user has asked again to cancel."""
+        """Handle a repeated request to cancel."""
         self._cancellation.hurry(self._clock.steady_ms())
 
     def on_cancelled(self) -> None:
-        """All cancelled tasks have ended."""
+        """Stop watching cancelled tasks, because all of them have ended."""
         self._cancellation.end()
 
     def next_deadline(self) -> int | None:
-        """When (ms) `take_stuck_workers` has something to do."""
+        """Return when (ms) `take_stuck_workers` is due."""
         return self._cancellation.next_deadline()
 
     def take_stuck_workers(self, now_ms: int) -> list[tuple[str, str]]:
-        """The workers to end by force, whose tasks do not end, each with the reason; or a line about them in the log.
+        """Return the workers to end by force because their tasks do not end, with reasons; or log a line about them.
 
-        Each is named once.
+        Each worker is returned once.
         """
         if not self._cancellation.is_over(now_ms):
             if self._cancellation.takes_word(now_ms):
@@ -203,7 +203,7 @@ class JobTasks:
         return [(worker_id, reason + (f", at {at}" if at else "")) for worker_id, at in whereabouts.items()]
 
     def lose(self, worker_id: str) -> list[Execution]:
-        """A worker is gone: the tasks whose work is lost with it."""
+        """Fail the tasks whose work is lost with a worker, and return them."""
         lost = self.at_stake(worker_id)
         for execution in lost:
             if not execution.state.is_terminal:
@@ -211,11 +211,11 @@ class JobTasks:
         return lost
 
     def at_stake(self, worker_id: str) -> list[Execution]:
-        """The tasks whose work would be lost with a worker."""
+        """Return the tasks whose work would be lost with a worker."""
         return [
             execution
             for execution in self._graph.executions()
             if execution.worker_id == worker_id
-            # What it sent last, its end included, may be lost on the way.
+            # The last output of a finished task, including its end, may be lost on the way.
             and (not execution.state.is_terminal or self._graph.has_running_consumer(execution))
         ]

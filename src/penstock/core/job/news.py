@@ -1,4 +1,4 @@
-"""What the parts of a job master have for it: values, which it takes in when the handler has returned."""
+"""News from the parts of a job master: values that it handles when the current handler has returned."""
 
 from __future__ import annotations
 
@@ -14,40 +14,40 @@ from penstock.storage.metadata import CheckpointMetadata
 
 @dataclass(frozen=True, slots=True)
 class BeginKnown:
-    """Where the job begins is known: its workers are needed."""
+    """The starting point of the job is known, so its workers are needed."""
 
 
 @dataclass(frozen=True, slots=True)
 class AttemptReady:
-    """The attempt begins from that checkpoint, which is whole, or from nothing."""
+    """The attempt begins from that checkpoint, which is intact, or from the beginning."""
 
     restored: CheckpointMetadata | None
 
 
 @dataclass(frozen=True, slots=True)
 class AttemptFailed:
-    """The attempt fails, or cannot begin now; another one may do better."""
+    """The attempt fails, or cannot begin now; another one may succeed."""
 
     failure: Failure
 
 
 @dataclass(frozen=True, slots=True)
 class JobGivenUp:
-    """No attempt can help."""
+    """The job fails, because no further attempt can succeed."""
 
     error: PenstockError
 
 
 @dataclass(frozen=True, slots=True)
 class JobHadEnded:
-    """A former job master, or a former job of the name, has brought the job to its end."""
+    """An earlier job master, or an earlier job of the same name, has already ended the job."""
 
     status: JobStatus
 
 
 @dataclass(frozen=True, slots=True)
 class RescaleDue:
-    """All tasks are to begin again from the last checkpoint, at another parallelism."""
+    """All tasks must restart from the last checkpoint, at another parallelism or on other workers."""
 
 
 JobNews: TypeAlias = CheckpointNews | BeginKnown | AttemptReady | AttemptFailed | JobGivenUp | JobHadEnded | RescaleDue

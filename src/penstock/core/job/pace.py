@@ -1,14 +1,14 @@
-"""Workers that need far more time for a record than their peers do. Pure: what workers report in, comparisons out.
+"""Workers that need far more time for a record than their peers. Pure: workers' reports in, comparisons out.
 
-Theory. Records alone say nothing: keys are skewed, and where one subtask is slow, back-pressure lets its peers do no
-more than it does. What can be compared is what a record costs: the records that a worker took, per second that its loop
-was at work rather than waiting. A worker with a hot key takes more records and is busy for longer, at the same cost.
-A worker on a bad host, or with a function that waits for a slow server, is busy for far fewer records.
+Theory. Record counts alone mean nothing: keys are skewed, and if one subtask is slow, back-pressure holds its peers at
+the same rate. The comparable quantity is the cost of a record: the records that a worker processed, per second that its
+loop was at work rather than waiting. A worker with a hot key processes more records and is busy for longer, at the same
+cost. A worker on a bad host, or with a function that waits for a slow server, is busy for far fewer records.
 
-Tasks of a worker share its loop, so a worker is compared by all of its vertices, and is behind only if it is so in
-each; and with workers that have the same vertices, because what one has alone takes time from the others. One that
-also waits for input is not behind, whatever its records cost. A record may rightly cost more than another, and a reader
-that blocks counts as work: so this is a hint.
+Tasks of a worker share its loop, so a worker is compared in all its vertices, and lags only if it lags in each of them.
+It is compared only with workers that have the same vertices, because additional vertices would take time from the
+shared ones. A worker that also waits for input does not lag, whatever its records cost. A record may rightly cost more
+than another, and a reader that blocks counts as work, so the result is only a hint.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from typing import Final
 
 from penstock.core.protocol import ExecutionId
 
-#: Over how long (ms) workers are compared, and for how many of these times one has to be behind.
+#: The comparison window (ms), and how many windows in a row a worker must lag to be reported.
 WINDOW_MS: Final = 60_000
 WINDOWS_MIN: Final = 2
-#: How many workers with the same vertices it takes to compare them.
+#: The minimum number of workers with the same vertices for a comparison.
 WORKERS_MIN: Final = 3
-#: How busy a worker is at least that is behind, and how many times as much a record costs it.
+#: The minimum busy share of a lagging worker, and the minimum ratio of its record cost to its peers'.
 BUSY_MIN: Final = 0.9
 FACTOR: Final = 4
 #: A vertex whose subtasks took fewer records than this in the median is not compared.
@@ -34,7 +34,7 @@ RECORDS_MIN: Final = 100
 
 @dataclass(frozen=True)
 class Work:
-    """What a worker has done up to a moment (ms): for how long it was busy, and the records of its running tasks."""
+    """A worker's work up to a moment (ms): its busy time, and the records of its running tasks."""
 
     at_ms: int
     busy_ms: int
@@ -43,7 +43,7 @@ class Work:
 
 @dataclass(frozen=True)
 class Behind:
-    """How a worker is behind: by how much in the vertex in which it is so least; `since_ms` as in `Work`."""
+    """How far a worker lags, in the vertex where it lags least; `since_ms` uses the clock of `Work.at_ms`."""
 
     vertex: int
     busy_share: float
@@ -54,7 +54,7 @@ class Behind:
 
 @dataclass(frozen=True)
 class _Done:
-    """What was done between two moments; records by vertex."""
+    """The work between two moments, with records by vertex."""
 
     for_ms: int
     busy_ms: int
@@ -65,23 +65,23 @@ class _Done:
 
 
 class Pace:
-    """Feed it what workers report; it compares them after each window."""
+    """Compares workers by their reports, after each window."""
 
     def __init__(self) -> None:
         self._first: dict[str, Work] = {}
         self._last: dict[str, Work] = {}
         self._begun_ms: int | None = None
-        #: since when (ms), and for how many windows, workers have been behind
+        #: since when (ms), and for how many windows, workers have lagged
         self._behind: dict[str, tuple[int, int]] = {}
 
     def keep(self, worker_ids: Collection[str]) -> None:
-        """All other workers are gone."""
+        """Forget all other workers."""
         self._first = {name: work for name, work in self._first.items() if name in worker_ids}
         self._last = {name: work for name, work in self._last.items() if name in worker_ids}
         self._behind = {name: behind for name, behind in self._behind.items() if name in worker_ids}
 
     def take(self, worker_id: str, work: Work) -> dict[str, Behind] | None:
-        """A worker's report; at the end of a window the workers that are behind, None at other times."""
+        """Add a worker's report; return the lagging workers at the end of a window, None at other times."""
         self._first.setdefault(worker_id, work)
         self._last[worker_id] = work
         if self._begun_ms is None:
@@ -107,7 +107,7 @@ class Pace:
 def _between(first: Work, last: Work) -> _Done:
     records: dict[int, int] = {}
     for execution, count in last.records.items():
-        if execution in first.records:  # else it began in between, and is compared from the next window on
+        if execution in first.records:  # otherwise it began in between, and is compared from the next window on
             records[execution.vertex] = records.get(execution.vertex, 0) + count - first.records[execution]
     return _Done(last.at_ms - first.at_ms, last.busy_ms - first.busy_ms, records)
 

@@ -1,7 +1,7 @@
-"""A part of a job that begins again from the last checkpoint, while the others go on (G8). Pure: which, and how far.
+"""A part of a job that restarts from the last checkpoint while the others continue (G8). Pure: which, and how far.
 
 Its tasks are cancelled first. When all of them have ended, the restart strategy's delay passes; then they are placed:
-workers that are missing are asked for, the checkpoint is read, and they are deployed. If another region fails in the
+missing workers are requested, the checkpoint is read, and the tasks are deployed. If another region fails in the
 meantime, it joins the part, which begins with the cancellation again.
 """
 
@@ -15,7 +15,7 @@ from penstock.core.graph.regions import Subtask
 
 
 class PartPhase(enum.Enum):
-    """How far a part has come that begins again."""
+    """The phases of a part's restart."""
 
     CANCELLING = "CANCELLING"
     WAITING = "WAITING"
@@ -23,10 +23,10 @@ class PartPhase(enum.Enum):
 
 
 class PartRestart:
-    """The part of a job that begins again, if any does.
+    """The part of a job that restarts, if any.
 
     Attributes:
-        phase: None when no part begins again.
+        phase: None if no part restarts.
     """
 
     def __init__(self, graph: ExecutionGraph) -> None:
@@ -36,30 +36,30 @@ class PartRestart:
 
     @property
     def part(self) -> frozenset[Subtask] | None:
-        """Its subtasks; None when no part begins again."""
+        """The subtasks of the part; None if no part restarts."""
         return None if self.phase is None else self._part
 
     @property
     def has_ended(self) -> bool:
-        """Whether all tasks that were cancelled have ended."""
+        """Whether all cancelled tasks have ended."""
         is_cancelling = self.phase is PartPhase.CANCELLING
         return is_cancelling and all(e.state.is_terminal for e in self._graph.executions(self._part))
 
     def expects(self, failed: Collection[Execution]) -> bool:
-        """Whether these are on their way out already, so that it is no news that they fail."""
+        """Return whether these tasks are already being cancelled, so that their failure is expected."""
         return self.phase is PartPhase.CANCELLING and all(_subtask(e) in self._part for e in failed)
 
     def with_regions_of(self, failed: Collection[Execution]) -> frozenset[Subtask] | None:
-        """What is to begin again, with what does so already; None when that is the whole job."""
+        """Return the part to restart, with the one already restarting; None for the whole job, or without tasks."""
         part = self._part | self._graph.regions.of(_subtask(e) for e in failed)
         return part if failed and len(part) < len(self._graph.executions()) else None
 
     def begin(self, part: frozenset[Subtask]) -> None:
-        """Its tasks are being cancelled."""
+        """Begin to restart a part, whose tasks are being cancelled."""
         self._part, self.phase = part, PartPhase.CANCELLING
 
     def end(self) -> None:
-        """The part runs, or the whole job begins again, or ends."""
+        """End the restart: the part runs, or the whole job restarts or ends."""
         self._part, self.phase = frozenset(), None
 
     def __str__(self) -> str:

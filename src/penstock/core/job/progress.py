@@ -10,7 +10,7 @@ from penstock.core.records import MIN_TIMESTAMP
 
 @dataclass(frozen=True)
 class VertexProgress:
-    """One vertex: totals over its subtasks, of their current attempts; the watermark is the lowest (ms)."""
+    """One vertex: totals over the current attempts of its subtasks; the watermark is the lowest (ms)."""
 
     name: str
     is_source: bool
@@ -35,22 +35,22 @@ class JobProgress:
     counters: dict[str, int] = field(default_factory=dict)
     #: by `<vertex>.<subtask from 0>.<name>`
     gauges: dict[str, float] = field(default_factory=dict)
-    #: count, sum, least and greatest over all subtasks
+    #: count, sum, minimum and maximum over all subtasks
     distributions: dict[str, tuple[int, float, float, float]] = field(default_factory=dict)
 
     @property
     def source_records(self) -> int:
-        """Records that all sources have emitted, in the current attempt."""
+        """The number of records that all sources have emitted in the current attempt."""
         return sum(v.records_in for v in self.vertices if v.is_source)
 
     @property
     def watermark_ms(self) -> int:
-        """The lowest watermark of all vertices, or `MIN_TIMESTAMP` while there is none."""
+        """The lowest watermark of all vertices, or `MIN_TIMESTAMP` without a watermark."""
         return min((v.watermark_ms for v in self.vertices), default=MIN_TIMESTAMP)
 
 
 def job_progress(view: JobView) -> JobProgress:
-    """The figures of a job."""
+    """Return the figures of a job."""
     vertices, counters = [], dict[str, int]()
     gauges = dict[str, float]()
     distributions = dict[str, tuple[int, float, float, float]]()
@@ -92,7 +92,7 @@ def job_progress(view: JobView) -> JobProgress:
 def merged_distributions(
     one: tuple[int, float, float, float] | None, other: tuple[int, float, float, float]
 ) -> tuple[int, float, float, float]:
-    """Two distributions (count, sum, least, greatest) as one."""
+    """Merge two distributions (count, sum, minimum, maximum)."""
     if one is None or not one[0]:
         return other
     if not other[0]:

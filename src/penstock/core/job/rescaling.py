@@ -1,13 +1,13 @@
-"""When a running job changes its parallelism, and to what (D4, E3).
+"""When a running job changes its parallelism, and to which value (D4, E3).
 
-Theory. The resource requirements say between which bounds the parallelism of each vertex is, and the slots at hand say
-what is possible. If that differs from what the job has, the job takes a checkpoint, ends its tasks, and begins again
-from that checkpoint. So rescaling is a restart that is no failure: nothing else in the protocol knows of it.
-Whenever all tasks begin again, after a failure too, the job takes the parallelism that is possible at that moment.
-Tasks move in the same way, at the same parallelism, off a worker that is about to be taken away (`departures`).
+Theory. The resource requirements bound the parallelism of each vertex, and the available slots determine the possible
+parallelism. If that differs from the current one, the job takes a checkpoint, ends its tasks, and restarts from that
+checkpoint. So rescaling is a restart without a failure: nothing else in the protocol knows of it. Whenever all tasks
+restart, even after a failure, the job takes the parallelism that is possible at that moment. Tasks move in the same
+way, at the same parallelism, off a worker that is about to be taken away (`departures`).
 
-Somebody may ask for another parallelism. The adaptive scheduler takes that for the new upper bounds at once. Otherwise
-the job goes on as it is until the slots for it are there, and if they do not come, that is told to who asked.
+A user may request another parallelism. The adaptive scheduler adopts it as the new upper bounds at once. Otherwise the
+job continues unchanged until the slots are available, and if they do not come, the requester gets an error.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ from penstock.core.job.timers import Timers
 from penstock.core.job.turns import Turns
 from penstock.core.ports import Clock
 
-#: How soon a checkpoint that could not be triggered is tried again (ms).
+#: The delay (ms) before a checkpoint that could not be triggered is tried again.
 RETRY_MS: Final = 100
 
-#: Called once, with the parallelism of each operator's vertex by the vertex' name, or with what went wrong.
+#: Called once, with the parallelism of each vertex by its name, or with an error.
 RescaleWaiter: TypeAlias = Callable[[Mapping[str, int] | None, str | None], None]
 
 
 class RescalePhase(enum.Enum):
-    """How far the job is on its way to another parallelism."""
+    """The phases of a change to another parallelism."""
 
     CHECKPOINTING = "CHECKPOINTING"
     CANCELLING = "CANCELLING"
@@ -58,7 +58,7 @@ class RunningMaster(Protocol):
 
     @property
     def is_steady(self) -> bool:
-        """Whether all tasks run, and nobody is about to end or restart them."""
+        """Whether all tasks run, and are not about to be ended or restarted."""
         ...
 
     @property
@@ -76,14 +76,14 @@ class RunningMaster(Protocol):
 
 @dataclass(frozen=True)
 class _Request:
-    """What somebody has asked for, and who is to be told what has become of it."""
+    """A request for another parallelism, and the waiter for its outcome."""
 
     requirements: ResourceRequirements
     waiter: RescaleWaiter
 
 
 class Rescaling:
-    """Has the requirements of a job, and watches its slots for them."""
+    """Holds the resource requirements of a job, and watches its slots for them."""
 
     def __init__(
         self,
@@ -111,27 +111,27 @@ class Rescaling:
         max_delay_ms = configuration.read(RESCALE_MAX_DELAY_MS)
         self._max_delay_ms = configuration.read(CHECKPOINTING_TIMEOUT_MS) if max_delay_ms is None else max_delay_ms
         self._request: _Request | None = None
-        #: what the job agrees to
+        #: the agreed requirements
         self.requirements = requirements_of(graph.job_graph, configuration)
         self._require()
         self.phase: RescalePhase | None = None
-        #: since when (ms) another parallelism is possible
+        #: since when (ms) another parallelism has been possible
         self._noticed_ms: int | None = None
         self._rescaled_ms: int | None = None
         self._next_look_ms: int | None = None
         #: when (ms) the job is rescaled without a new checkpoint, and how many had failed when it began to wait for one
         self._patient_until_ms = 0
         self._failed_before = 0
-        #: how often it has begun to
+        #: how often it has begun to rescale
         self._begun = 0
         self._cause = RescaleCause.NEW_RESOURCE_AVAILABLE
-        #: what is being done to the job, for people
+        #: how the job is being changed, for people
         self.purpose = "rescaled"
-        #: what the job is being changed from, while it is
+        #: the former parallelism, while it is being changed
         self._former: dict[int, int] | None = None
 
     def validate(self) -> None:
-        """Assert what holds between any two turns. The simulator calls this; a running job never does."""
+        """Assert the invariants that hold between any two turns. Only the simulator calls this, not a running job."""
         for vertex, parallelism in self._graph.parallelism.items():
             upper = self._graph.job_graph.vertices[vertex].parallelism_max
             assert 1 <= parallelism <= upper, f"vertex {vertex} has a parallelism that it can have"
@@ -139,7 +139,7 @@ class Rescaling:
     # --- what is wanted --------------------------------------------------------------------------------------------
 
     def ask(self, parallelism: Mapping[str, int], waiter: RescaleWaiter) -> None:
-        """Somebody asks for other parallelisms, by an operator's uid, id or name, or the name of its vertex."""
+        """Request other parallelisms, by an operator's uid, id or name, or the name of its vertex."""
         try:
             wanted = _by_vertex(self._graph.job_graph, parallelism)
             requirements = self.requirements.with_parallelism(wanted, keeps_lower=self.is_adaptive)
@@ -169,7 +169,7 @@ class Rescaling:
 
     @property
     def wants_workers(self) -> bool:
-        """Whether workers are of use that the tasks of now do not need."""
+        """Whether the job can use more workers than its current tasks need."""
         return self.is_adaptive or self._request is not None or self._master.departures.is_move_due
 
     def _require(self) -> None:
@@ -180,11 +180,11 @@ class Rescaling:
     def _on_request_timeout(self, request: _Request) -> None:
         if self._request is not request:
             return
-        if self.phase is not None:  # it is being done; if that fails, there is to be an answer all the same
+        if self.phase is not None:  # rescaling is under way; if it fails, the request still needs an answer
             self._timers.call_later(RETRY_MS, lambda: self._on_request_timeout(request))
             return
         if self.is_adaptive:
-            # The requirements stay: the job is rescaled when slots come.
+            # The requirements remain: the job is rescaled when slots arrive.
             slots = f"there are {len(self._slot_pool)} of {request.requirements.desired} slots"
             self._answer(request, RescaleEnd.NO_RESOURCES_OR_PARALLELISMS_CHANGE, slots)
             return
@@ -196,7 +196,7 @@ class Rescaling:
         )
 
     def on_request_failed(self, reason: str) -> None:
-        """A worker that the job does not need could not be started."""
+        """Handle the failed start of a worker that the job can run without."""
         self._master.departures.on_request_failed(reason)
         if not self.is_adaptive:
             self._refuse(RescaleEnd.EXCEPTION_OCCURRED, f"a worker could not be started: {reason}")
@@ -210,7 +210,7 @@ class Rescaling:
             self._slot_pool.request()
 
     def _answer(self, request: _Request, end: RescaleEnd | None = None, reason: str = "") -> None:
-        """The job runs as was asked, or at what there is (`end`)."""
+        """Answer a request with the job's parallelism: as requested, or as the slots allow (`end`)."""
         self._request = None
         self._master.history.rescale_ended(self._clock.now_ms(), end, reason)
         self._effects.answer(request.waiter, {v.name: v.parallelism for v in self._graph.job_graph.vertices}, None)
@@ -218,7 +218,7 @@ class Rescaling:
     # --- watching the slots ----------------------------------------------------------------------------------------
 
     def look(self) -> None:
-        """Slots have come or go, tasks run, or somebody has asked: begin to rescale if that is possible, and time."""
+        """Begin to rescale if possible and due; called when slots, tasks or requests have changed."""
         if self.phase is not None or not self._master.is_steady:
             return
         goal, now_ms = self._goal(), self._clock.steady_ms()
@@ -246,20 +246,20 @@ class Rescaling:
         self._try_checkpoint(self._begun)
 
     def _goal(self) -> dict[int, int] | None:
-        """The parallelism that the slots of now allow: as asked, or else as agreed."""
+        """Return the parallelism that the current slots allow: as requested, or else as agreed."""
         slots = len(self._slot_pool)
         asked = None if self._request is None else self._request.requirements.parallelism(slots)
         return asked or self.requirements.parallelism(slots)
 
     def _due_ms(self, now_ms: int) -> int:
-        """When the job may be rescaled because slots have come."""
+        """Return when the job may be rescaled because slots have arrived."""
         if self._noticed_ms is None:
             self._noticed_ms = now_ms
         due_ms = now_ms if self._slot_pool.is_complete else self._noticed_ms + self._stabilization_ms
         return due_ms if self._rescaled_ms is None else max(due_ms, self._rescaled_ms + self._cooldown_ms)
 
     def _move_due_ms(self, goal: Mapping[int, int], now_ms: int) -> int:
-        """When the job may move because a worker is leaving: to fewer slots only if no other one comes for a while."""
+        """Return when the job may move off a leaving worker: to fewer slots only if no other slot comes for a while."""
         if goal == self._graph.parallelism or self._slot_pool.is_complete:
             return now_ms
         if self._noticed_ms is None:
@@ -290,7 +290,7 @@ class Rescaling:
         if self.phase is not RescalePhase.CHECKPOINTING or begun != self._begun:
             return
         if not self._master.is_steady:
-            self.phase = None  # it is looked at again when all tasks run
+            self.phase = None  # checked again when all tasks run
             return
         checkpoints, now_ms = self._master.checkpoints, self._clock.steady_ms()
         failed = checkpoints.statistics.failed - self._failed_before
@@ -310,25 +310,25 @@ class Rescaling:
         self._timers.call_later(RETRY_MS, lambda: self._try_checkpoint(begun))
 
     def on_checkpoint_completed(self) -> None:
-        """A checkpoint is complete."""
+        """Handle a completed checkpoint."""
         if self.phase is RescalePhase.CHECKPOINTING and self._master.is_steady:
             self._go()
 
     def _go(self) -> None:
-        if self._goal() is None:  # a slot that the tasks were to move to is gone again
+        if self._goal() is None:  # a slot that the tasks were to move to was lost again
             self.phase = None
             return
         self.phase = RescalePhase.CANCELLING
         self._master.turns.tell(RescaleDue())
 
     def interrupt(self) -> None:
-        """Tasks begin again for another reason, or the job ends."""
+        """Stop rescaling, because tasks restart for another reason, or the job ends."""
         self.phase = None
 
     # --- the next attempt ------------------------------------------------------------------------------------------
 
     def choose(self) -> bool:
-        """Give all tasks, of which none is deployed, the parallelism that slots allow; returns whether it changes."""
+        """Give all tasks, none yet deployed, the parallelism that the slots allow; return whether it changes."""
         is_planned, self.phase = self.phase is RescalePhase.CANCELLING, None
         goal = self._goal()
         assert goal is not None, "there are enough slots"
@@ -349,7 +349,7 @@ class Rescaling:
         return True
 
     def on_deployed(self) -> None:
-        """All tasks have been deployed."""
+        """Record the change after all tasks have been deployed."""
         former, self._former = self._former, None
         now = self._graph.parallelism
         if former is None or former == now:
@@ -364,7 +364,7 @@ class Rescaling:
         self._master.history.rescaled(record)
 
     def end(self, end: RescaleEnd, reason: str) -> None:
-        """The job ends, or another job master has it."""
+        """End all requests, because the job ends or another job master has taken over."""
         self.phase = None
         request, self._request = self._request, None
         if request is not None:
@@ -379,7 +379,7 @@ class Rescaling:
 
 
 def _by_vertex(job_graph: JobGraph, parallelism: Mapping[str, int]) -> dict[int, int]:
-    """The vertices that are meant."""
+    """Return the requested parallelism by vertex index."""
     wanted: dict[int, int] = {}
     for name, value in parallelism.items():
         found = [

@@ -1,8 +1,9 @@
-"""Between which bounds the parallelism of each vertex is, and what the slots at hand allow (E3). Pure.
+"""Bounds for the parallelism of each vertex, and the parallelism that the available slots allow (E3). Pure.
 
-Vertices that a forward edge connects have one parallelism: subtask i feeds subtask i. Slots go to slot sharing groups,
-first what each needs at least, and then one by one to the group that has fewest and wants more. A vertex gets as many
-subtasks as its groups have slots, up to its upper bound. Flink's adaptive scheduler does it like this.
+Vertices that a forward edge connects have the same parallelism: subtask i feeds subtask i. Each slot sharing group
+first gets the slots that it needs at least; further slots go one by one to the group that has fewest and wants more. A
+vertex gets as many subtasks as its groups have slots, up to its upper bound. Flink's adaptive scheduler works like
+this.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ class Bounds:
 
 
 class ResourceRequirements:
-    """The bounds of all vertices of a job, and what follows from them.
+    """The bounds of all vertices of a job, and the slots and parallelisms that follow from them.
 
     Args:
         job_graph: the job, at any parallelism.
-        bounds: by the index of the vertex.
+        bounds: by vertex index.
     """
 
     def __init__(self, job_graph: JobGraph, bounds: Mapping[int, Bounds]) -> None:
@@ -45,16 +46,16 @@ class ResourceRequirements:
 
     @property
     def sufficient(self) -> int:
-        """With fewer slots the job cannot run."""
+        """The minimum number of slots that the job can run with."""
         return sum(self._slots_of_groups(lower=True).values())
 
     @property
     def desired(self) -> int:
-        """More slots are of no use to the job."""
+        """The maximum number of slots that the job can use."""
         return sum(self._slots_of_groups(lower=False).values())
 
     def parallelism(self, slots: int) -> dict[int, int] | None:
-        """The parallelism of each vertex, by its index, with that many slots; None when they are too few."""
+        """Return the parallelism of each vertex, by vertex index, with that many slots; None if they are too few."""
         if slots < self.sufficient:
             return None
         shares, wanted = self._slots_of_groups(lower=True), self._slots_of_groups(lower=False)
@@ -71,12 +72,12 @@ class ResourceRequirements:
         }
 
     def with_parallelism(self, wanted: Mapping[int, int], *, keeps_lower: bool) -> ResourceRequirements:
-        """These with other parallelisms of some vertices, and of those that forward edges connect with them.
+        """Return requirements with other parallelisms of some vertices, and of those tied to them by forward edges.
 
-        `keeps_lower`: whether they are upper bounds only, and the vertices may run at less.
+        `keeps_lower`: whether they are only upper bounds, so that the vertices may run at less.
 
         Raises:
-            ValueError: if a parallelism cannot be, or if two vertices that a forward edge connects are to differ.
+            ValueError: if a parallelism is impossible, or if two vertices that a forward edge connects are to differ.
         """
         bounds = dict(self._bounds)
         for vertex, parallelism in wanted.items():
@@ -109,7 +110,7 @@ def _check(vertex: JobVertex, parallelism: int) -> None:
 
 
 def requirements_of(job_graph: JobGraph, configuration: Configuration) -> ResourceRequirements:
-    """Those of a job: what its program sets; with the adaptive scheduler also less, and in reactive mode any number."""
+    """Return a job's requirements: as its program sets, less with the adaptive scheduler, any in reactive mode."""
     lowest = configuration.read(ADAPTIVE_MIN_PARALLELISM)
 
     def bounds(vertex: JobVertex) -> Bounds:
@@ -120,17 +121,17 @@ def requirements_of(job_graph: JobGraph, configuration: Configuration) -> Resour
 
 
 def is_adaptive(configuration: Configuration) -> bool:
-    """Whether the job runs with fewer slots than it wants."""
+    """Return whether the job runs with fewer slots than it wants."""
     return configuration.read(SCHEDULER) == "adaptive" or is_reactive(configuration)
 
 
 def is_reactive(configuration: Configuration) -> bool:
-    """Whether the job takes all slots that there are."""
+    """Return whether the job takes all available slots."""
     return configuration.read(SCHEDULER_MODE) is not None
 
 
 def _connected_by_forward(job_graph: JobGraph) -> list[list[int]]:
-    """The vertices, together where forward edges connect them, in order."""
+    """Return the vertices, grouped where forward edges connect them, in order."""
     unit_of = {vertex.index: [vertex.index] for vertex in job_graph.vertices}
     for edge in job_graph.edges:
         one, other = unit_of[edge.source], unit_of[edge.target]

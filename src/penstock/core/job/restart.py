@@ -1,4 +1,4 @@
-"""Restart strategies: whether, and after how long, a failed job runs again (G8). Pure: failures in, delays out."""
+"""Restart strategies: whether, and after how long, a failed job restarts (G8). Pure: failures in, delays out."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ from penstock.base.options import (
 
 
 class RestartStrategy(ABC):
-    """Remembers failures and decides."""
+    """Decides about restarts from the failures so far."""
 
     @abstractmethod
     def on_failure(self, now_ms: int) -> int | None:
-        """The delay (ms) before the job restarts, or None when it must fail."""
+        """Return the delay (ms) before the job restarts, or None if it must fail."""
 
 
 class NoRestart(RestartStrategy):
-    """The first failure fails the job."""
+    """Fails the job at the first failure."""
 
     def on_failure(self, now_ms: int) -> int | None:
         return None
 
 
 class FixedDelayRestart(RestartStrategy):
-    """A number of restarts, each after the same delay."""
+    """Allows a number of restarts, each after the same delay."""
 
     def __init__(self, attempts: int, delay_ms: int) -> None:
         self._left = attempts
@@ -70,7 +70,7 @@ class FailureRateRestart(RestartStrategy):
 
 
 class ExponentialDelayRestart(RestartStrategy):
-    """Restarts after a delay that grows with each failure and falls back after a time without one."""
+    """Restarts after a delay that grows with each failure and is reset after a time without one."""
 
     def __init__(
         self, initial_ms: int, max_ms: int, multiplier: float, reset_ms: int, jitter: float, attempts_max: int
@@ -91,7 +91,7 @@ class ExponentialDelayRestart(RestartStrategy):
         if self._attempts >= self._attempts_max:
             return None
         self._attempts += 1
-        # Spread restarts of many jobs without a source of chance: the time of the failure is chance enough.
+        # Spread the restarts of many jobs without a random source: the time of the failure is random enough.
         spread = (now_ms * 2654435761 % 2001 - 1000) / 1000 * self._jitter
         delay_ms = int(min(self._next_ms, self._max_ms) * (1 + spread))
         self._next_ms = min(self._next_ms * self._multiplier, float(self._max_ms))
@@ -100,7 +100,7 @@ class ExponentialDelayRestart(RestartStrategy):
 
 
 def make_restart_strategy(configuration: Configuration) -> RestartStrategy:
-    """The strategy that the configuration names; by default exponential delay when checkpoints are on, else none."""
+    """Return the configured strategy; by default exponential delay if checkpointing is on, otherwise none."""
     kind = configuration.read(RESTART_STRATEGY)
     if kind is None:
         kind = "none" if configuration.read(CHECKPOINTING_INTERVAL_MS) is None else "exponential-delay"

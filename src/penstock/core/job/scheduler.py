@@ -1,4 +1,4 @@
-"""Where tasks go, and what each is told: slot sharing and deployment messages (E3). Pure."""
+"""The placement of tasks and their deployment messages: slot sharing (E3). Pure."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from penstock.storage.metadata import (
 def assign_slots(
     slots: Sequence[Slot], worker_ids: Collection[str], former: Mapping[Slot, str] | None = None
 ) -> dict[Slot, str]:
-    """The worker of each slot: that of the former attempt, which may have copies of its state, or else a free one."""
+    """Return the worker of each slot: its former worker, which may have copies of its state, or else a free one."""
     kept = {slot: worker for slot, worker in (former or {}).items() if slot in slots and worker in worker_ids}
     taken = set(kept.values())
     free = iter([worker for worker in worker_ids if worker not in taken])
@@ -48,11 +48,10 @@ def deployments(
     forerunners: tuple[str, ...] = (),
     part: frozenset[Subtask] | None = None,
 ) -> list[tuple[str, DeployTask]]:
-    """(worker id, message) for every subtask, or for those of a part.
+    """Return (worker id, message) for every subtask, or for every subtask of a part.
 
-    Subtask i of every vertex is in slot i: forward edges stay in a worker.
-    With `commits_only` each commits what the checkpoint holds, and ends. With `awaits_start` none begins before all are
-    open.
+    Subtask i of every vertex is in slot i: forward edges stay in a worker. With `commits_only` each task commits what
+    the checkpoint holds, and ends. With `awaits_start` no task begins before all are open.
     """
     states = {o.operator_id: o for o in restored.operators} if restored is not None else {}
     rescaled = {e.index for e in graph.job_graph.edges if is_rescaled(e, graph.job_graph, states)}
@@ -156,13 +155,13 @@ def state_of_subtask(
     max_parallelism: int,
     rescaled_edges: Collection[int] = (),
 ) -> OperatorSubtaskState:
-    """What of an operator's state falls to one subtask (D4).
+    """Return one subtask's share of an operator's state (D4).
 
-    Keyed state: every handle whose key groups meet the subtask's. Lists: at the same parallelism, each subtask its own.
-    At another one the items of split lists are dealt out one by one, and committables by the subtask that wrote them.
-    Union lists: all handles. Broadcast maps: that of one subtask. Records in flight go to the same subtask, except
-    those on rescaled edges, which are partitioned again. Subtasks that had finished left their last state, which is
-    dealt out like any other (G10).
+    Keyed state: every handle whose key groups overlap the subtask's. Lists: at the same parallelism, each subtask gets
+    its own. At another parallelism the items of split lists are distributed one by one, and committables by the subtask
+    that wrote them. Union lists: all handles. Broadcast maps: the map of one subtask. In-flight records go to the same
+    subtask, except on rescaled edges, where they are partitioned again. Finished subtasks left their last state, which
+    is distributed like any other (G10).
     """
     first, last = key_group_range(subtask, max_parallelism, parallelism)
     keyed: dict[str, tuple[KeyedStateHandle, ...]] = {}
@@ -195,15 +194,15 @@ def state_of_subtask(
 
 
 def _share(handle: OperatorStateHandle, first: int, step: int) -> OperatorStateHandle | None:
-    """Every `step`th item of a list, from `first` on; None when there is none."""
+    """Return every `step`th item of a list, from `first` on; None if the list is too short."""
     return msgspec.structs.replace(handle, first=first, step=step) if first < handle.items else None
 
 
 def _broadcaster(operator: OperatorState, name: str, subtask: int, parallelism: int) -> int:
-    """The old subtask whose broadcast state a new one takes: its own, else one that had not finished, else any.
+    """Return the old subtask whose broadcast state a new one takes: its own, else an unfinished one's, else any.
 
-    The states are equal, with two exceptions. A finished subtask may hold nothing at all. And where records were under
-    way to some subtasks, each of those needs its own state: in unaligned checkpoints of versions in which barriers
+    The states are equal, with two exceptions. A finished subtask may hold nothing at all. And if records were in flight
+    to some subtasks, each of those needs its own state: this occurs in unaligned checkpoints of versions where barriers
     overtook broadcast records.
     """
     counts = {

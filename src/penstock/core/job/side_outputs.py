@@ -1,7 +1,7 @@
-"""Side outputs that are read but never written, most likely because of a misspelt tag: told when a job has finished.
+"""Reports side outputs that are read but never written, most likely due to a misspelt tag, when a job has finished.
 
-A task counts the records of each side output that is read, in a counter that it does not have before the first one.
-Side outputs for late records have one from the start: they are empty as a rule.
+A task counts the records of each side output that is read, in a counter that does not exist before the first record.
+Side outputs for late records have a counter from the start, because they are usually empty.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from penstock.core.task.metrics import side_output_counter
 
 
 def unwritten_side_outputs(job_graph: JobGraph, metrics: Iterable[TaskMetrics]) -> list[str]:
-    """A line for each side output that no task has counted; all tasks of the job must have reported."""
+    """Return a line for each side output that no task has counted; all tasks of the job must have reported."""
     counters: dict[int, set[str]] = {}
     for task in metrics:
         counters.setdefault(task.execution.vertex, set()).update(task.counters)

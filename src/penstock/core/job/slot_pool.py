@@ -1,7 +1,8 @@
-"""The workers of a job: asked for, registered, watched by their heartbeats, lost. One worker has one slot (E3).
+"""The workers of a job: requested, registered, watched by their heartbeats, lost. One worker has one slot (E3).
 
-The pool knows which workers are there and which are still to come. The job master decides what the loss of a worker
-means for the job. A worker that is about to be taken away is there, but its slot counts no more, and gets no new tasks.
+The pool tracks which workers are present and which are still to come. The job master decides how the job reacts to the
+loss of a worker. A worker that is about to be taken away is present, but its slot no longer counts and gets no new
+tasks.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ from penstock.core.job.scheduler import assign_slots
 from penstock.core.ports import Clock
 from penstock.core.protocol import Heartbeat, ProcessFigures, RegisterWorker, WorkerBlocked
 
-#: How long a job waits for slots before the log says so, and how often it says so after that.
+#: How long a job waits for slots before the log says so, and how often the log repeats it.
 PATIENCE_MS: Final = 10_000
 WORD_INTERVAL_MS: Final = 30_000
-#: How many workers are on their way at least while a job takes all that there are.
+#: The minimum number of outstanding worker requests while a job takes all available workers.
 ENDLESS_MIN: Final = 2
 
 
@@ -31,10 +32,10 @@ class Patience:
     """How long a job waits for slots.
 
     Attributes:
-        request_ms: for as many as it needs; None for ever.
-        request_option: the option that says so.
-        stabilization_ms: for more, once it has as many as it needs.
-        is_endless: whether it takes all that there are, and asks on.
+        request_ms: how long for the slots that it needs; None for no limit.
+        request_option: the option that sets it.
+        stabilization_ms: how long for more slots, once it has the ones that it needs.
+        is_endless: whether it takes all available slots, and keeps requesting.
     """
 
     request_ms: int | None
@@ -44,7 +45,7 @@ class Patience:
 
     @classmethod
     def of(cls, configuration: Configuration) -> Patience:
-        """What the options say."""
+        """Read the options."""
         if not is_adaptive(configuration):
             return cls(configuration.read(SLOT_REQUEST_TIMEOUT_MS), SLOT_REQUEST_TIMEOUT_MS.key())
         endless = is_reactive(configuration)
@@ -60,11 +61,11 @@ class Patience:
 class _Worker:
     registration: RegisterWorker
     heard_ms: int
-    #: what it was at when it was heard, when it had been at it for a while
+    #: its location in user code at its last heartbeat, if it had been there for a while
     whereabouts: str = ""
-    #: where its process is blocked, if it is
+    #: where its process is blocked, if so
     blocked: WorkerBlocked | None = None
-    #: what its process uses, as it said last
+    #: its process's resource usage, as last reported
     process: ProcessFigures | None = None
     #: whether it will be taken away
     is_leaving: bool = False
@@ -75,13 +76,13 @@ class SlotPool:
     """The slots of a job that can run with `sufficient` of them, and wants up to `desired`.
 
     Args:
-        clock: tells when workers were heard.
-        effects: where workers are asked for and released.
+        clock: the clock for heartbeats and waiting times.
+        effects: receives requests for workers and their release.
         patience: how long the job waits for its slots.
-        heartbeat_timeout_ms: how long a worker may be silent; None when heartbeats are not watched.
-        slots_max: how many slots there ever are, where that is known.
-        sufficient: with fewer slots the job cannot run.
-        desired: more slots are of no use to the job.
+        heartbeat_timeout_ms: how long a worker may be silent; None if heartbeats are not watched.
+        slots_max: how many slots there can be, if known.
+        sufficient: the minimum number of slots that the job can run with.
+        desired: the maximum number of slots that the job can use.
     """
 
     clock: Clock
@@ -92,33 +93,33 @@ class SlotPool:
     sufficient: int = 0
     desired: int = 0
     _is_waiting: bool = field(init=False, default=False)
-    #: whether the job takes what is there, as soon as it is sufficient
+    #: whether the job takes the present slots as soon as they suffice
     _is_settled: bool = field(init=False, default=False)
-    #: since when (ms) there are enough slots
+    #: since when (ms) there have been enough slots
     _sufficient_ms: int | None = field(init=False, default=None)
-    #: until when (ms) the job waits for slots; None when it does so without limit
+    #: until when (ms) the job waits for slots; None for no limit
     _deadline_ms: int | None = field(init=False, default=None)
     _begun_ms: int = field(init=False, default=0)
     _word_ms: int = field(init=False, default=0)
     _workers: dict[str, _Worker] = field(init=False, default_factory=dict)
     _lost: set[str] = field(init=False, default_factory=set)
     _requested: int = field(init=False, default=0)
-    #: the worker of each slot, since the last deployment
+    #: the worker of each slot since the last deployment
     _slots: dict[Slot, str] = field(init=False, default_factory=dict)
 
     def validate(self) -> None:
-        """Assert what holds between any two turns. The simulator calls this; a running job never does."""
+        """Assert the invariants that hold between any two turns. Only the simulator calls this, not a running job."""
         assert self._requested >= 0, "workers on their way are counted from 0"
         assert self.sufficient <= self.desired, "a job wants at least what it needs"
         assert self._lost.isdisjoint(self._workers), "a worker that is lost does not come again"
 
     @property
     def awaited(self) -> int:
-        """How many workers are asked for and not there yet."""
+        """The number of workers that were requested and are still to come."""
         return self._requested
 
     def __len__(self) -> int:
-        """How many slots can take tasks."""
+        """Return the number of slots that can take tasks."""
         return len(self._staying)
 
     @property
@@ -127,7 +128,7 @@ class SlotPool:
 
     @property
     def leaving(self) -> list[str]:
-        """The workers that are there, and will be taken away."""
+        """The present workers that will be taken away."""
         return [worker_id for worker_id, worker in self._workers.items() if worker.is_leaving]
 
     @property
@@ -137,7 +138,7 @@ class SlotPool:
 
     @property
     def is_complete(self) -> bool:
-        """Whether there are as many workers as the job wants, or as there can be."""
+        """Whether there are as many workers as the job wants, or as are possible."""
         return len(self) >= self._possible
 
     @property
@@ -145,7 +146,7 @@ class SlotPool:
         return self.desired if self.slots_max is None else min(self.desired, self.slots_max)
 
     def is_ready(self, now_ms: int) -> bool:
-        """Whether the job that waits can begin: all slots are there, or enough, and it has waited for more."""
+        """Return whether a waiting job can begin: with all slots, or with enough after waiting for more."""
         if not self._is_waiting or self._sufficient_ms is None:
             return False
         return self.is_complete or self._is_settled or now_ms >= self._sufficient_ms + self.patience.stabilization_ms
@@ -155,14 +156,14 @@ class SlotPool:
         return [worker.registration for worker in self._workers.values()]
 
     def registration(self, worker_id: str | None) -> RegisterWorker | None:
-        """What a worker has said of itself; None when it is not there."""
+        """Return a worker's registration; None if the worker is not present."""
         worker = None if worker_id is None else self._workers.get(worker_id)
         return None if worker is None else worker.registration
 
     def acquire(self, is_settled: bool = False) -> None:
-        """Wait for the slots, and ask for the workers that are missing and were not asked for yet.
+        """Wait for the slots, and request missing workers that were not requested yet.
 
-        `is_settled`: the slots were looked at already, and the job begins with those that are there.
+        `is_settled`: the slots were already checked, and the job begins with the present ones.
         """
         now_ms = self.clock.steady_ms()
         if not self._is_waiting:
@@ -174,10 +175,10 @@ class SlotPool:
         self.request()
 
     def request(self) -> None:
-        """Ask for the workers that are missing, and for no more than are of use."""
+        """Request missing workers, but no more than are useful."""
         wanted = self._possible - len(self)
         if self.patience.is_endless:
-            # Nobody knows how many can come: ask for as many as are there, and again when these have come.
+            # The possible number is unknown: request as many as are present, and again when these have arrived.
             wanted = min(wanted, max(self.sufficient - len(self), len(self), ENDLESS_MIN))
         missing = max(0, wanted) - self._requested
         self._requested += missing
@@ -187,7 +188,7 @@ class SlotPool:
             self.effects.withdraw_workers(-missing)
 
     def require(self, sufficient: int, desired: int) -> None:
-        """The job needs other numbers of slots from now on."""
+        """Change the numbers of slots that the job needs and wants."""
         self.sufficient, self.desired = sufficient, desired
         self._note_sufficiency()
 
@@ -198,11 +199,11 @@ class SlotPool:
             self._sufficient_ms = self.clock.steady_ms()
 
     def stop_waiting(self) -> None:
-        """The slots are there, or the job needs them no longer."""
+        """Stop waiting, because the slots are there or no longer needed."""
         self._is_waiting, self._deadline_ms = False, None
 
     def register(self, registration: RegisterWorker) -> None:
-        """A worker has come, unless it has died since, and the news of that was faster."""
+        """Add a worker, unless it has died since and its loss was reported first."""
         if registration.worker_id in self._lost:
             return
         self.on_request_answered()
@@ -215,11 +216,11 @@ class SlotPool:
             self.request()
 
     def on_request_answered(self) -> None:
-        """One of the workers that were asked for has come, or will not come."""
+        """Count down the requested workers: one of them has come, or will not come."""
         self._requested = max(0, self._requested - 1)
 
     def on_heartbeat(self, heartbeat: Heartbeat) -> None:
-        """A worker was heard."""
+        """Record a worker's heartbeat."""
         worker = self._workers.get(heartbeat.worker_id)
         if worker is not None:
             worker.heard_ms = self.clock.steady_ms()
@@ -228,7 +229,7 @@ class SlotPool:
             worker.process = heartbeat.process or worker.process
 
     def on_blocked(self, blocked: WorkerBlocked) -> bool:
-        """Note where a worker's process is blocked, until its next heartbeat; returns whether this is new."""
+        """Record where a worker's process is blocked, until its next heartbeat; return whether this is new."""
         worker = self._workers.get(blocked.worker_id)
         if worker is None:
             return False
@@ -236,27 +237,27 @@ class SlotPool:
         return former is None or former.at != blocked.at
 
     def blocked(self, worker_id: str) -> WorkerBlocked | None:
-        """Where a worker's process is blocked; None if it is not, as far as is known."""
+        """Return where a worker's process is blocked; None if it is not, as far as is known."""
         worker = self._workers.get(worker_id)
         return None if worker is None else worker.blocked
 
     def whereabouts(self, worker_id: str) -> str:
-        """Which user's function does not return, as the worker said last; empty when it said nothing."""
+        """Return the user-defined function that does not return, as last reported; empty without a report."""
         worker = self._workers.get(worker_id)
         return "" if worker is None else worker.whereabouts
 
     def silence_ms(self, worker_id: str) -> int:
-        """How long ago a worker was heard; 0 when it is not there."""
+        """Return how long ago (ms) a worker was last heard; 0 if it is not present."""
         worker = self._workers.get(worker_id)
         return 0 if worker is None else self.clock.steady_ms() - worker.heard_ms
 
     def process(self, worker_id: str) -> ProcessFigures | None:
-        """What a worker's process uses, as it said last."""
+        """Return the resource usage of a worker's process, as last reported."""
         worker = self._workers.get(worker_id)
         return None if worker is None else worker.process
 
     def leave(self, worker_id: str) -> RegisterWorker | None:
-        """A worker will be taken away: its slot gets no new tasks. Returns its registration, if this is new."""
+        """Mark a worker as leaving: its slot gets no new tasks. Return its registration if this is new."""
         worker = self._workers.get(worker_id)
         if worker is None or worker.is_leaving:
             return None
@@ -265,7 +266,7 @@ class SlotPool:
         return worker.registration
 
     def lose(self, worker_id: str) -> tuple[bool, RegisterWorker | None]:
-        """A worker is gone: returns whether that is new, and its registration, or None if it had never registered."""
+        """Remove a lost worker; return whether that is new, and its registration (None if it never registered)."""
         worker = self._workers.pop(worker_id, None)
         if worker_id in self._lost:
             return False, None
@@ -277,9 +278,9 @@ class SlotPool:
         return True, worker.registration
 
     def assign(self, slots: Sequence[Slot]) -> tuple[list[str], dict[str, str]]:
-        """The worker of each slot, those of the last deployment where they still are; and all workers' addresses.
+        """Return the worker of each slot, from the last deployment where possible, and the addresses of all workers.
 
-        Workers that the job has no use for are let go.
+        Workers that the job cannot use are released.
         """
         self._slots = assign_slots(slots, self._staying, self._slots)
         busy = set(self._slots.values())
@@ -289,13 +290,13 @@ class SlotPool:
         return list(self._slots.values()), addresses
 
     def dismiss(self, worker_id: str) -> None:
-        """The job has no use for a worker."""
+        """Release a worker that the job cannot use."""
         self.effects.release(worker_id)
         self._workers.pop(worker_id, None)
         self._lost.add(worker_id)
 
     def release_all(self) -> None:
-        """The job needs no more workers."""
+        """Release all workers."""
         for worker_id in list(self._workers):
             self.effects.release(worker_id)
         self._workers.clear()
@@ -303,7 +304,7 @@ class SlotPool:
     # --- time --------------------------------------------------------------------------------------------------------
 
     def next_deadline(self) -> int | None:
-        """When (ms) a worker will have been silent for too long, or the job will have waited too long for slots."""
+        """Return when (ms) a heartbeat timeout, a limit of the wait for slots, or a log line about it is due."""
         times = [self._word_ms] if self._is_waiting else []
         if self._deadline_ms is not None:
             times.append(self._deadline_ms)
@@ -314,11 +315,11 @@ class SlotPool:
         return min(times, default=None)
 
     def is_timed_out(self, now_ms: int) -> bool:
-        """Whether the job has waited too long for slots."""
+        """Return whether the job has waited too long for slots."""
         return self._deadline_ms is not None and now_ms >= self._deadline_ms
 
     def word(self, now_ms: int) -> str | None:
-        """What to say of a job that waits for slots; None while there is nothing to say."""
+        """Return the log line for a job that waits for slots; None if no line is due."""
         if not self._is_waiting or now_ms < self._word_ms:
             return None
         self._word_ms = now_ms + WORD_INTERVAL_MS
@@ -331,7 +332,7 @@ class SlotPool:
         return f"{text}; the job fails in {(self._deadline_ms - now_ms) // 1000} s ({self.patience.request_option})"
 
     def silent(self, now_ms: int) -> Collection[str]:
-        """The workers that have been silent for too long."""
+        """Return the workers that have been silent for too long."""
         timeout_ms = self.heartbeat_timeout_ms
         if timeout_ms is None:
             return ()

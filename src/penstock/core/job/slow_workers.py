@@ -1,14 +1,15 @@
-"""Workers that live, and yet hold the job up: found, named, and replaced where an option asks for it (E2).
+"""Workers that are alive but hold the job up: detected, named, and replaced if an option asks for it (E2).
 
-Heartbeats come from a thread of their own, so they say that a process lives, not that it works. Three things are seen:
+Heartbeats come from a separate thread, so they show that a process lives, not that it works. Three conditions are
+detected:
 
-- **Stuck**: the loop of the worker does not turn. Each heartbeat says for how long, and in which user function it is.
+- **Stuck**: the worker's loop does not turn. Each heartbeat reports for how long, and the current user function.
 - **Holds up a checkpoint**: its tasks are the only ones, or among the few, that have not acknowledged a checkpoint
-  which the others have long acknowledged. Tasks that wait for barriers of such a task are not named.
+  long after the others acknowledged it. Tasks that wait for barriers of such a task are not named.
 - **Behind its peers**: a record costs it far more time than it costs others (`pace`).
 
-Only the first is certain to be the worker's own trouble, so a worker is replaced for nothing else. All of this is
-looked at when a heartbeat comes: it needs no timer. Where there are no heartbeats there is one process, the job's own.
+Only the first is certain to be the worker's own trouble, so a worker is replaced for no other reason. All checks run
+when a heartbeat arrives, without a timer. Without heartbeats there is only one process, the job's own.
 """
 
 from __future__ import annotations
@@ -33,14 +34,14 @@ from penstock.core.ports import Clock
 from penstock.core.protocol import Heartbeat
 
 _E: Final = ExecutionState
-#: How long (ms) after the log has named a worker it names it again for the same.
+#: How long (ms) after naming a worker the log names it again for the same reason.
 AGAIN_MS: Final = 600_000
-#: How often (ms) all tasks are looked at, at most.
+#: The minimum interval (ms) between checks of all tasks.
 LOOK_INTERVAL_MS: Final = 1_000
 
 
 class _Kind(enum.Enum):
-    """In the order of certainty."""
+    """The conditions of a slow worker, in order of certainty."""
 
     STUCK = "is stuck"
     HOLDS_UP = "holds up a checkpoint"
@@ -56,7 +57,7 @@ class Slowness:
 
 
 class SlowWorkers:
-    """See the module's text."""
+    """See the module's docstring."""
 
     def __init__(
         self,
@@ -78,15 +79,15 @@ class SlowWorkers:
         self._replace_after_ms = configuration.read(SLOW_WORKERS_REPLACE_AFTER_MS)
         self._pace = Pace()
         self._found: dict[tuple[str, _Kind], Slowness] = {}
-        #: when (steady ms) the log has named a worker for something
+        #: when (steady ms) the log named a worker for a condition
         self._said_ms: dict[tuple[str, _Kind], int] = {}
-        #: those of which the log has yet to say that they are over
+        #: conditions whose end the log has not reported yet
         self._is_open: set[tuple[str, _Kind]] = set()
         self._looked_ms: int | None = None
         self._tasks_of: dict[str | None, list[Execution]] = {}
 
     def views(self) -> Iterator[WorkerView]:
-        """All workers, as those outside see them."""
+        """Yield views of all workers, for observers outside the master."""
         pool, now_ms = self._slot_pool, self._clock.now_ms()
         for worker in pool.registrations:
             slow = self.of(worker.worker_id)
@@ -102,14 +103,14 @@ class SlowWorkers:
             )
 
     def of(self, worker_id: str) -> Slowness | None:
-        """What is known of a worker; None when it works as it should."""
+        """Return why a worker is slow; None if it works as it should."""
         found = [one for kind in _Kind if (one := self._found.get((worker_id, kind))) is not None]
         if not found:
             return None
         return Slowness("; ".join(one.reason for one in found), min(one.since_ms for one in found))
 
     def on_heartbeat(self, heartbeat: Heartbeat) -> str | None:
-        """A worker was heard; returns why it is to be replaced now, if it is."""
+        """Handle a worker's heartbeat; return why to replace the worker now, if so."""
         if self._slot_pool.registration(heartbeat.worker_id) is None:
             return None
         now_ms = self._clock.steady_ms()
@@ -130,7 +131,7 @@ class SlowWorkers:
     def _look_at_loop(self, heartbeat: Heartbeat, tasks: list[Execution]) -> str | None:
         worker_id, still_ms = heartbeat.worker_id, heartbeat.still_ms
         states = {task.state for task in tasks}
-        # Without tasks it holds nothing up. Of tasks that were cancelled and do not end, `stuck_tasks` tells.
+        # Without tasks it holds nothing up. `stuck_tasks` reports cancelled tasks that do not end.
         if still_ms < self._threshold_ms or not tasks or _E.CANCELING in states:
             self._clear(worker_id, _Kind.STUCK, "its loop turns again" if still_ms < self._threshold_ms else "")
             return None
@@ -140,7 +141,7 @@ class SlowWorkers:
         self._note(worker_id, _Kind.STUCK, Slowness(reason, self._clock.now_ms() - still_ms), has)
         if self._replace_after_ms is None or still_ms < self._replace_after_ms:
             return None
-        # To open may take long, such as to load a model, and another worker would take as long.
+        # Opening may take long, such as loading a model, and would take as long on another worker.
         if _E.RUNNING not in states or _E.INITIALIZING in states:
             return None
         return f"{reason} ({SLOW_WORKERS_REPLACE_AFTER_MS.key()})"

@@ -1,8 +1,9 @@
 """The job master's half of a source: hosts its split enumerator and carries splits to the readers.
 
-A snapshot of the enumerator fits those of the readers (G1, G8). The job master captures the enumerator in the same turn
-in which it asks for the barriers, and a worker takes messages in order. So a split assigned before the capture reaches
-its reader ahead of the barrier and is in the reader's snapshot. One assigned after it is still in the enumerator's.
+A snapshot of the enumerator fits the readers' snapshots (G1, G8). The job master captures the enumerator in the same
+turn as it requests the barriers, and a worker handles messages in order. So a split assigned before the capture reaches
+its reader ahead of the barrier and is in the reader's snapshot. A split assigned afterwards is still in the
+enumerator's snapshot.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ T = TypeVar("T")
 
 
 class SourceCoordinator:
-    """One source's enumerator; made again, from a snapshot or from nothing, at every (re)start of the job."""
+    """One source's enumerator, created again, from a snapshot or from the beginning, at every (re)start of the job."""
 
     def __init__(
         self,
@@ -41,17 +42,17 @@ class SourceCoordinator:
         self._on_error = on_error
         self._enumerator: SplitEnumerator[Any] | None = None
         self._generation = 0
-        #: readers that were told that no split will follow
+        #: readers that were signalled that no more splits follow
         self._told: set[int] = set()
-        #: the last snapshot that was taken, or that the enumerator goes on from
+        #: the last snapshot that was taken, or that the enumerator was restored from
         self._snapshot_id = 0
-        #: whether a reader may begin again alone
+        #: whether to remember assigned splits, because a reader may restart alone
         self._remembers = remembers
-        #: splits that were assigned since the last completed checkpoint: the snapshot before, the reader, the split
+        #: splits assigned since the last completed checkpoint: the snapshot before, the reader, the split
         self._assigned: list[tuple[int, int, bytes]] = []
 
     def reset(self, restored: bytes | None, checkpoint_id: int = 0) -> None:
-        """Begin again, from a snapshot when there is one; `checkpoint_id`: the job's own checkpoint that it is in."""
+        """Restart the enumerator, from a snapshot if given; `checkpoint_id`: the job's own checkpoint that holds it."""
         self.close()
         self._generation += 1
         self._told.clear()
@@ -64,18 +65,18 @@ class SourceCoordinator:
         self._enumerator.start()
 
     def rescale(self, parallelism: int, remembers: bool) -> None:
-        """There is another number of readers from the next `reset` on."""
+        """Change the number of readers, from the next `reset` on."""
         self.parallelism, self._remembers = parallelism, remembers
 
     def handle_request(self, subtask: int) -> None:
-        """A reader asks for a split."""
+        """Handle a reader's request for a split."""
         if self._enumerator is not None:
             self._guard(lambda enumerator: enumerator.handle_split_request(subtask))
 
     def reset_reader(self, subtask: int, checkpoint_id: int) -> None:
-        """A reader begins again alone, from a checkpoint: what was assigned to it since then comes back.
+        """Restart a reader alone, from a checkpoint: the enumerator takes back the splits assigned to it since then.
 
-        The reader's snapshot holds what was assigned before, see the module's text.
+        The reader's snapshot holds the splits assigned before, see the module's docstring.
         """
         lost = [split for since, reader, split in self._assigned if reader == subtask and since >= checkpoint_id]
         self._assigned = [entry for entry in self._assigned if entry[1] != subtask]
@@ -84,7 +85,7 @@ class SourceCoordinator:
         self._guard(lambda enumerator: enumerator.add_splits_back(splits, subtask))
 
     def snapshot(self, checkpoint_id: int, completed_id: int) -> bytes:
-        """The enumerator's state as of now. `completed_id`: no reader begins again from a checkpoint before that."""
+        """Return the enumerator's state. `completed_id`: no reader restarts from a checkpoint before that one."""
         assert self._enumerator is not None
         self._snapshot_id = checkpoint_id
         self._assigned = [entry for entry in self._assigned if entry[0] >= completed_id]
@@ -109,7 +110,7 @@ class SourceCoordinator:
     # --- the enumerator's context ----------------------------------------------------------------------------------
 
     def assign_split(self, split: Any, subtask_index: int) -> None:
-        """Hand a split to a reader that has not been told of the end."""
+        """Assign a split to a reader, unless it was signalled that no more splits follow."""
         if subtask_index in self._told:
             raise late_split(self._what, subtask_index)
         pickled = dumps_named(split, f"a split of {self._what}")
@@ -118,14 +119,14 @@ class SourceCoordinator:
         self._assign(subtask_index, self.operator_id, (pickled,), False)
 
     def signal_no_more_splits(self, subtask_index: int) -> None:
-        """Tell a reader that none will follow."""
+        """Signal to a reader that no more splits follow."""
         self._told.add(subtask_index)
         self._assign(subtask_index, self.operator_id, (), True)
 
     def call_async(
         self, work: Callable[[], T], handler: Callable[[T | None, BaseException | None], None], delay_ms: int = 0
     ) -> None:
-        """Run `work` in the background, then `handler` in the job master's turn, unless the source began again."""
+        """Run `work` in the background, then `handler` in the job master's turn, unless the source restarted."""
         generation = self._generation
 
         def done(result: T | None, error: BaseException | None) -> None:

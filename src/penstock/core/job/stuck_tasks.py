@@ -1,4 +1,4 @@
-"""Cancelled tasks that have not ended: which they are, on which workers, and where these stand."""
+"""Cancelled tasks that have not ended, with their workers and the user functions that have not returned."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from penstock.core.job.slot_pool import SlotPool
 
 
 def stuck_workers(graph: ExecutionGraph) -> dict[str, list[Execution]]:
-    """The workers of which cancelled tasks have not ended, and these."""
+    """Return the workers with cancelled tasks that have not ended, and those tasks."""
     stuck: dict[str, list[Execution]] = {}
     for execution in graph.executions():
         if execution.state is ExecutionState.CANCELING and execution.worker_id is not None:
@@ -18,7 +18,7 @@ def stuck_workers(graph: ExecutionGraph) -> dict[str, list[Execution]]:
 
 
 def stuck_tasks(graph: ExecutionGraph, slot_pool: SlotPool, cancellation: TaskCancellation, now_ms: int) -> str:
-    """Which they are, for the log."""
+    """Describe the stuck tasks for the log."""
     workers = []
     for worker_id, executions in stuck_workers(graph).items():
         names = ", ".join(graph.name_of(execution) for execution in executions)

@@ -1,8 +1,9 @@
-"""Turns of the job master: an event is handled to its end before the next one is looked at.
+"""Turns of the job master: it handles one event completely before it looks at the next one.
 
-A handler leaves two things. Effects are for the world, and the driver carries them out when the turn is over. News are
-for the master itself: a part has found something that concerns the whole job, such as a failure. The master takes them
-in one after another, when the handler has returned and before the turn is over. So no handler runs within another one.
+A handler produces two things. Effects concern the outside world; the driver carries them out when the turn is over.
+News concerns the master itself: a part has found something that affects the whole job, such as a failure. The master
+takes in the news one by one, after the handler has returned and before the turn is over. So no handler runs inside
+another one.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ N = TypeVar("N")
 
 
 class Turns(Generic[N]):
-    """Runs handlers one at a time; `take_in` handles a piece of news."""
+    """Runs handlers one at a time; `take_in` handles each piece of news."""
 
     def __init__(self, take_in: Callable[[N], None]) -> None:
         self.effects = Effects(self.run)
@@ -28,11 +29,11 @@ class Turns(Generic[N]):
         self._is_under_way = False
 
     def tell(self, news: N) -> None:
-        """Have the master take in a piece of news in this turn, once the handler has returned."""
+        """Queue a piece of news for the master to take in during this turn, once the handler has returned."""
         self._news.append(news)
 
     def run(self, handler: Callable[[], R]) -> R:
-        """One turn."""
+        """Run a handler as one turn."""
         assert not self._is_under_way, "no handler of the job master runs within another one"
         self._is_under_way = True
         try:
@@ -44,13 +45,13 @@ class Turns(Generic[N]):
             self._is_under_way = False
 
     def validate(self) -> None:
-        """Assert what holds between any two turns. The simulator calls this; a running job never does."""
+        """Assert the invariants between two turns. The simulator calls this; a running job never does."""
         assert not self._is_under_way, "a turn is not over"
         assert not self._news, "nothing that concerns the job waits for the next turn"
 
 
 class TakesTurns(Protocol):
-    """What has turns."""
+    """An object that has turns."""
 
     @property
     def turns(self) -> Turns: ...  # type: ignore[type-arg]
@@ -60,7 +61,7 @@ S = TypeVar("S", bound=TakesTurns)
 
 
 def turn(handler: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R]:
-    """A method that the driver calls: one turn."""
+    """Decorate a method that the driver calls: each call is one turn."""
 
     def in_a_turn(self: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
         result: R = self.turns.run(lambda: handler(self, *args, **kwargs))

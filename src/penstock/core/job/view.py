@@ -1,4 +1,4 @@
-"""A job as those outside see it: one read-only value, the same in every tempo, at one moment."""
+"""A job as outside observers see it: one read-only value, the same in every execution mode, at one moment."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ class WorkerView:
 
     Attributes:
         worker_id: its name in the job.
-        host: where it runs.
-        process_id: its process.
-        slow: why the worker counts as stuck or slow; None when it works as it should.
-        slow_since_ms: since when (ms since the epoch).
-        heard_ms: when it was last heard of (ms since the epoch).
-        data_address: where its peers reach it.
-        process: what its process uses; None before it has said so.
+        host: the host it runs on.
+        process_id: its process id.
+        slow: why the worker counts as stuck or slow; None when it works normally.
+        slow_since_ms: when that began (ms since the epoch).
+        heard_ms: when it was last heard from (ms since the epoch).
+        data_address: the address at which its peers reach it.
+        process: the resource usage of its process; None before its first report.
     """
 
     worker_id: str
@@ -42,15 +42,15 @@ class WorkerView:
 
 @dataclass(frozen=True)
 class SubtaskView:
-    """A subtask, as of its current attempt.
+    """A subtask in its current attempt.
 
     Attributes:
         subtask: its index, from 0.
         attempt: the number of its attempt, from 0.
-        state: where the attempt is in its life; None where tasks are the engine's, as in batches.
-        worker_id: where it runs; None while it runs nowhere.
-        since_ms: when (ms) it came to each state.
-        metrics: what it has reported last; None before its first report.
+        state: the attempt's execution state; None when the engine runs the tasks, as in batches.
+        worker_id: the worker it runs on; None while it runs nowhere.
+        since_ms: when (ms) it entered each state.
+        metrics: its latest report; None before the first one.
     """
 
     subtask: int
@@ -66,14 +66,14 @@ class VertexView:
     """A vertex of the job graph.
 
     Attributes:
-        index: its place, upstream before downstream.
+        index: its position, upstream before downstream.
         name: the names of its operators.
-        is_source: whether it reads from outside.
+        is_source: whether it reads external data.
         max_parallelism: the number of key groups.
         operators: the names of its operators, head first.
         subtasks: its subtasks, by index.
-        infos: what is known of each operator.
-        slot_sharing_group: its group.
+        infos: details of each operator.
+        slot_sharing_group: its slot sharing group.
     """
 
     index: int
@@ -87,12 +87,12 @@ class VertexView:
 
     @property
     def vertex_id(self) -> str:
-        """Its id: that of its head, 32 hexadecimal digits, the same in every run of the program."""
+        """The id of its head operator, 32 hexadecimal digits, the same in every run of the program."""
         return self.infos[0].operator_id
 
     @property
     def parallelism(self) -> int:
-        """How many subtasks it has."""
+        """The number of its subtasks."""
         return len(self.subtasks)
 
 
@@ -103,23 +103,23 @@ class JobView:
     Attributes:
         job_id: its id, as 32 hexadecimal digits.
         name: its name.
-        status: where it is in its life.
-        since_ms: when (ms) it last came to each status.
-        restarts: how often it began again.
-        vertices: upstream before downstream.
+        status: its current status.
+        since_ms: when (ms) it last entered each status.
+        restarts: how often it has restarted.
+        vertices: its vertices, upstream before downstream.
         checkpoints: counts and history.
-        in_progress: the checkpoints in the making, oldest first.
-        failures: the last failures, newest first.
-        workers: those that are there.
-        rescales: the last changes of its parallelism, newest first.
-        departures: the last workers that were announced as leaving, newest first.
-        mode: its tempo: STREAMING, MICRO_BATCH, BATCH or BACK_FILL.
-        edges: between vertices, by their indexes.
+        in_progress: the checkpoints in progress, oldest first.
+        failures: the latest failures, newest first.
+        workers: its current workers.
+        rescales: the latest changes of its parallelism, newest first.
+        departures: the latest workers that were announced as leaving, newest first.
+        mode: its execution mode: STREAMING, MICRO_BATCH, BATCH or BACK_FILL.
+        edges: the edges between vertices, by vertex index.
         now_ms: when the view was made (ms since the epoch).
-        configuration: the options of the job as they were set. They may hold secrets.
-        workers_awaited: how many workers are asked for and not there yet.
-        rescale_requests: the last requests for another parallelism that the job has not followed, newest first.
-        moves: each status that it came to with the time (ms since the epoch), oldest first, the last of them.
+        configuration: the job's options as set. They may hold secrets.
+        workers_awaited: how many requested workers have not arrived yet.
+        rescale_requests: the latest requests for another parallelism that the job has not followed, newest first.
+        moves: the latest status changes, each with its time (ms since the epoch), oldest first.
     """
 
     job_id: str
@@ -146,7 +146,7 @@ class JobView:
 def subtask_views(
     graph: ExecutionGraph, metrics: Mapping[tuple[int, int], TaskMetrics]
 ) -> dict[int, list[SubtaskView]]:
-    """All subtasks of an execution graph, by the index of their vertex."""
+    """Return the views of all subtasks of an execution graph, by the index of their vertex."""
     views: dict[int, list[SubtaskView]] = {}
     for vertex in graph:
         now = vertex.current
@@ -171,7 +171,7 @@ def job_view(
     configuration: Configuration,
     workers_awaited: int = 0,
 ) -> JobView:
-    """The view of a job whose subtasks, by the index of their vertex, look like this."""
+    """Build the view of a job from the views of its subtasks by vertex index, and other facts."""
     vertices = tuple(
         VertexView(
             vertex.index,

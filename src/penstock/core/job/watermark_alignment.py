@@ -1,8 +1,8 @@
-"""The job master's half of watermark alignment: how far each source may read, from what all of its group report (C2).
+"""The job master's half of watermark alignment: limits how far each source may read by the reports of its group (C2).
 
 A subtask reports its watermark at its own pace and is answered at once, so the master needs no clock for this. A
-subtask may be ahead of the slowest of its group by the drift that its own strategy allows. A subtask that has not
-reported counts as being at the very beginning, so none runs off while others start. One that is idle or at its end
+subtask may be ahead of the slowest one of its group by the drift that its own strategy allows. A subtask that has not
+reported counts as being at the very beginning, so no subtask runs ahead while others start. An idle or finished subtask
 reports the end of time.
 """
 
@@ -17,7 +17,7 @@ from penstock.core.records import MAX_WATERMARK, MIN_TIMESTAMP
 
 
 class AlignmentGroups:
-    """All groups of a job; a subtask begins again with every attempt."""
+    """All alignment groups of a job; a subtask starts over with every attempt."""
 
     def __init__(self, vertices: Iterable[JobVertex]) -> None:
         self._vertices: dict[str, int] = {}
@@ -32,14 +32,14 @@ class AlignmentGroups:
         self.reset()
 
     def reset(self, part: Collection[Subtask] | None = None) -> None:
-        """Forget what was reported: all subtasks start again, or those of a part."""
+        """Forget the reports of all subtasks, or only those in `part`, because they start again."""
         for operator_id, alignment in self._alignments.items():
             for subtask in range(self._parallelism[operator_id]):
                 if part is None or (self._vertices[operator_id], subtask) in part:
                     self._reported[alignment.group][operator_id, subtask] = MIN_TIMESTAMP
 
     def on_report(self, operator_id: str, subtask: int, watermark_ms: int) -> int | None:
-        """Note how far a subtask is; returns up to which watermark (ms) it may read, None when it is in no group."""
+        """Record a subtask's watermark; returns the watermark (ms) up to which it may read, None if it has no group."""
         alignment = self._alignments.get(operator_id)
         if alignment is None or not 0 <= subtask < self._parallelism[operator_id]:
             return None

@@ -1,11 +1,11 @@
-"""Which input holds the watermark of an operator back: a line in the log, with the source that the input comes from.
+"""Logs the input that holds an operator's watermark back, with the source that the input comes from.
 
-A task reports its hold: which of its own inputs stand still while others are ahead (`core.task.watermark_hold`). Most
-holds are short. The log names one when the inputs ahead have moved for 60 s while the watermark stood still. So a job
-whose inputs all pause, at night say, leaves no line, and neither does one that waits for a source without watermarks.
+A task reports its hold: its inputs that stand still while others are ahead (`core.task.watermark_hold`). Most holds are
+short. The log names a hold once the inputs ahead have moved for 60 s while the watermark stood still. So a job whose
+inputs all pause, at night for example, logs nothing, and neither does a job that waits for a source without watermarks.
 
-A hold spreads downstream: the consumers of a held operator wait as well. So only the operator where it begins gets a
-line, and an operator of several inputs names the source that its slow input comes from.
+A hold spreads downstream: the consumers of a held operator wait as well. So only the operator where the hold begins
+gets a log line, and an operator with several inputs names the source that its slow input comes from.
 """
 
 from __future__ import annotations
@@ -21,28 +21,28 @@ from penstock.core.ports import Clock
 from penstock.core.protocol import InputWatermark, TaskFigures, TaskMetrics, WatermarkHold
 from penstock.core.records import MIN_TIMESTAMP
 
-#: For how long (ms) a watermark stands still while others move, before the log names it.
+#: How long (ms) a watermark must stand still while other inputs move before the log names it.
 NAMED_MS: Final = 60_000
-#: How long (ms) after the log has named a vertex it names it again.
+#: The log names a vertex again after this time (ms) at the earliest.
 AGAIN_MS: Final = 600_000
 REMEDY: Final = (
     "if it may be silent, let it become idle: with_idleness(...) of its watermark strategy, or "
     "table.exec.source.idle-timeout in SQL"
 )
 
-#: The latest figures of a subtask of a vertex.
+#: Returns the latest figures of a subtask, by vertex and subtask index.
 FiguresOf = Callable[[int, int], TaskFigures | None]
 
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a watermark that stands still comes from.
+    """The origin of a watermark that stands still.
 
     Attributes:
         vertex: the index of the vertex.
-        subtasks: those of its subtasks that stand still, as far as that is known.
-        splits: the splits of a source that stand still; empty where it has no several ones.
-        has_watermarks: whether there will be watermarks at all; False for a source without a strategy.
+        subtasks: its subtasks that stand still, as far as known.
+        splits: the splits of a source that stand still; empty unless the source has several.
+        has_watermarks: whether there will ever be watermarks; False for a source without a strategy.
     """
 
     vertex: int
@@ -52,28 +52,28 @@ class Origin:
 
 
 def holding(hold: WatermarkHold) -> InputWatermark:
-    """The first of the inputs that hold a watermark back."""
+    """Return the first input that holds a watermark back."""
     return next(one for one in hold.inputs if one.holds)
 
 
 def producer_of(edges: Sequence[JobEdge], slow: InputWatermark) -> int | None:
-    """The index of the vertex that an input comes from; None for the splits of a source."""
+    """Return the index of the vertex that an input comes from; None for the splits of a source."""
     return next((edge.source for edge in edges if edge.index == slow.edge), None)
 
 
 def origin_of(edges: Sequence[JobEdge], figures_of: FiguresOf, vertex: int, subtask: int) -> Origin | None:
-    """Follow a hold upstream, from a subtask that has one: to where watermarks are made, such as a source.
+    """Follow a hold upstream from a subtask to the place where watermarks are made, such as a source.
 
-    It ends earlier at an operator with several inputs that are all as far.
+    The search ends earlier at an operator with several inputs that are all equally far.
 
     Args:
-        edges: those of the job.
-        figures_of: what subtasks have reported.
+        edges: the edges of the job.
+        figures_of: returns the latest report of a subtask.
         vertex: the index of the vertex.
-        subtask: the subtask.
+        subtask: the index of the subtask.
     """
     origin: Origin | None = None
-    for _ in range(len(edges) + 1):  # loops of a job have edges back
+    for _ in range(len(edges) + 1):  # bounded, because a job with loops has back edges
         figures = figures_of(vertex, subtask)
         hold = None if figures is None else figures.hold
         if hold is not None and (found := holding(hold)).edge is None:
@@ -95,20 +95,20 @@ def origin_of(edges: Sequence[JobEdge], figures_of: FiguresOf, vertex: int, subt
 
 
 class WatermarkHolds:
-    """Leaves the lines in the log; see the module's text."""
+    """Writes the log lines; see the module docstring."""
 
     def __init__(self, graph: ExecutionGraph, clock: Clock, effects: Effects, figures_of: FiguresOf) -> None:
         self._graph = graph
         self._clock = clock
         self._effects = effects
         self._figures_of = figures_of
-        #: when (steady ms) the log has named a vertex
+        #: when (steady ms) the log last named each vertex
         self._said_ms: dict[int, int] = {}
-        #: the subtask that the log has named of a vertex, while its watermark stands still
+        #: by vertex, the subtask that the log named, while its watermark stands still
         self._open: dict[int, int] = {}
 
     def on_metrics(self, message: TaskMetrics) -> None:
-        """A task has reported."""
+        """Handle a task's report."""
         vertex, subtask = message.execution.vertex, message.execution.subtask
         hold = None if message.figures is None else message.figures.hold
         if hold is None:
@@ -136,7 +136,7 @@ class WatermarkHolds:
         return f"'{self._job_graph.vertices[vertex].operators[0].name}'"
 
     def _is_held_upstream(self, hold: WatermarkHold) -> bool:
-        """Whether the producer of the slow input is held back itself: then it has a line of its own."""
+        """Return whether the producer of the slow input is held back itself; it then has its own log line."""
         found = holding(hold)
         producer = producer_of(self._job_graph.edges, found)
         if producer is None:

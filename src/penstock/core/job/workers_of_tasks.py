@@ -1,4 +1,4 @@
-"""Tasks with the workers that have them, in words: for people who look for what holds a job up. Pure."""
+"""Descriptions of tasks and their workers, for people who look for the cause of a delay. Pure."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Final
 from penstock.core.graph.execution_graph import Execution, ExecutionGraph
 from penstock.core.job.slot_pool import SlotPool
 
-#: How many workers are named, and how many tasks of each.
+#: The maximum number of workers named, and of tasks named for each.
 NAMED_MAX: Final = 4
 
 
 def worker_name(slot_pool: SlotPool, worker_id: str | None) -> str:
-    """As in `worker worker-3 (host h2, process 123)`."""
+    """Return a worker's description, such as `worker worker-3 (host h2, process 123)`."""
     registration = slot_pool.registration(worker_id)
     if registration is None:
         return f"worker {worker_id}, which is gone"
@@ -21,7 +21,7 @@ def worker_name(slot_pool: SlotPool, worker_id: str | None) -> str:
 
 
 def tasks_by_worker(executions: Iterable[Execution]) -> dict[str | None, list[Execution]]:
-    """The tasks, by their worker, in their order."""
+    """Group tasks by worker, keeping their order."""
     found: dict[str | None, list[Execution]] = {}
     for execution in executions:
         found.setdefault(execution.worker_id, []).append(execution)
@@ -29,7 +29,7 @@ def tasks_by_worker(executions: Iterable[Execution]) -> dict[str | None, list[Ex
 
 
 def task_names(graph: ExecutionGraph, executions: list[Execution]) -> str:
-    """As in `'Map (2/4)' and 'Sink (2/4)'`."""
+    """Return the names of tasks, as in `'Map (2/4)' and 'Sink (2/4)'`."""
     names = [f"'{graph.name_of(execution)}'" for execution in executions]
     if len(names) > NAMED_MAX:
         names[NAMED_MAX - 1 :] = [f"{len(names) - NAMED_MAX + 1} more"]
@@ -37,7 +37,7 @@ def task_names(graph: ExecutionGraph, executions: list[Execution]) -> str:
 
 
 def unacknowledged(graph: ExecutionGraph, slot_pool: SlotPool, executions: Iterable[Execution]) -> str:
-    """Who has not acknowledged a checkpoint, on which workers, and which user function these are in, if in any."""
+    """Describe the tasks that have not acknowledged a checkpoint, their workers, and their current user functions."""
     by_worker = tasks_by_worker(executions)
     parts = []
     for worker_id, of_worker in list(by_worker.items())[:NAMED_MAX]:

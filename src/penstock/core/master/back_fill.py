@@ -1,7 +1,7 @@
 """The master of a batch that keeps its state: one epoch over all input, whose checkpoint is a savepoint.
 
-All that the job writes becomes visible after the savepoint. A job that dies before it leaves only files that are never
-read. If a job dies just after it, the job that begins from the savepoint commits what is not yet committed.
+All output of the job becomes visible after the savepoint. A job that dies before it leaves only files that are never
+read. If a job dies just after it, the job that starts from the savepoint commits the remaining output.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from penstock.storage.metadata import CheckpointMetadata
 
 
 class BackFillMaster(EpochMaster):
-    """See the module's text; `path` is where the savepoint goes."""
+    """See the module docstring; `path` is the path of the savepoint."""
 
     def __init__(self, job_graph: JobGraph, job_id: str, configuration: Configuration, clock: Clock, path: str) -> None:
         super().__init__(job_graph, job_id, configuration, clock, directory=None)
         self._path = path
 
     def work(self) -> Steps[None]:
-        """One pass, repeated until it succeeds or no restart is left."""
+        """Run one pass, repeated until it succeeds or no restart is left."""
         try:
             yield ClaimSavepoint(self._path)
         except CheckpointError as taken:
@@ -66,7 +66,7 @@ class BackFillMaster(EpochMaster):
         try:
             epoch = yield from self.run_epoch(ends=False, records_max=None, path=self._path, reads=not self.is_drained)
             yield CheckClaim(self._path)
-            # No job is to find it among the checkpoints of this one.
+            # No job may find it among the checkpoints of this one.
             yield Complete(replace(epoch.metadata.as_savepoint(self._path), ends_job=False), self._path)
         except Exception:
             yield from self._empty(None)
@@ -74,7 +74,7 @@ class BackFillMaster(EpochMaster):
         return epoch
 
     def _empty(self, kept: CheckpointMetadata | None) -> Steps[None]:
-        """Delete what failed passes, or runs of tasks that did not count, have written; what stays does no harm."""
+        """Delete files of failed passes and of discarded task runs, except those in `kept`; leftovers do no harm."""
         try:
             yield EmptySavepoint(self._path, kept)
         except Cancelled:

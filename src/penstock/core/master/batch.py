@@ -1,4 +1,4 @@
-"""The master of a job in batch execution: all tasks to their end, then all output or none (I1)."""
+"""The master of a job in batch execution: runs all tasks to their end, then delivers all output or none (I1)."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from penstock.core.master.steps import BeginCommits, Deliver, EndSinks, Last, Ru
 
 
 class BatchMaster(StepwiseMaster):
-    """See the module's text. The engine of the tasks runs again what fails; a job as a whole runs once."""
+    """See the module docstring. The engine that runs the tasks retries failed ones; the job as a whole runs once."""
 
     def work(self) -> Steps[None]:
-        """Run all tasks; what they leave is delivered when every one has ended."""
+        """Run all tasks, and deliver their output when every one has ended."""
         try:
             yield BeginCommits()
             last: list[Last] = yield RunTasks()

@@ -1,4 +1,4 @@
-"""Where a stepwise job begins: the newest checkpoint of its name, one that a path names, or nothing (G8, H2)."""
+"""Where a stepwise job begins: at the newest checkpoint of its name, at a given path, or from nothing (G8, H2)."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ from penstock.storage.metadata import CheckpointMetadata
 
 
 class HasEnded(Exception):
-    """A job of the name has come to its end: there is nothing left to do."""
+    """A job of this name has already ended, so nothing is left to do."""
 
 
 class Latest(NamedTuple):
-    """Where a job continues, if there is anything, and which jobs."""
+    """The checkpoint that a job continues from, if any, and the jobs that it continues."""
 
     metadata: CheckpointMetadata | None
     forerunners: Forerunners
 
 
 def begin_from_latest(job_graph: JobGraph, job_id: str, configuration: Configuration) -> Steps[Latest]:
-    """The newest whole checkpoint of the job's name.
+    """Return the newest intact checkpoint of the job's name, and the jobs that this one continues.
 
     Raises:
         HasEnded: if nothing is left to do.
-        JobExecutionError: if the checkpoint cannot be read, does not fit the job, or going back past a damaged one
-            would commit something again.
+        JobExecutionError: if the checkpoint cannot be read or does not fit the job, or if falling back past a damaged
+            one would commit something again.
     """
     name, option = job_graph.name, RECOVERY_FROM_LATEST.key()
     try:
@@ -71,7 +71,7 @@ def begin_from_latest(job_graph: JobGraph, job_id: str, configuration: Configura
 def _newest_whole(
     choice: Choice, job_graph: JobGraph, configuration: Configuration
 ) -> Steps[tuple[CheckpointMetadata, list[str]]]:
-    """The newest checkpoint that can be read, and the newer ones, which are skipped."""
+    """Return the newest readable checkpoint, and the paths of the newer ones, which are skipped."""
     skipped = list(choice.skipped)
     candidates = list(choice.checkpoints)
     if choice.path is not None:
@@ -94,12 +94,12 @@ def _newest_whole(
 
 
 def claims(configuration: Configuration) -> bool:
-    """Whether the job deletes what it begins from, once it has a checkpoint of its own."""
+    """Return whether the job deletes the snapshot it begins from, once it has a checkpoint of its own."""
     return CheckpointSettings.of(configuration).claims_initial
 
 
 def begin_from_path(job_graph: JobGraph, configuration: Configuration) -> Steps[CheckpointMetadata | None]:
-    """The checkpoint or savepoint that the configuration names; None when it names none.
+    """Return the checkpoint or savepoint that the configuration names; None if it names nothing.
 
     Raises:
         JobExecutionError: if it cannot be read, or does not fit the job.

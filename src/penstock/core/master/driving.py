@@ -1,4 +1,4 @@
-"""How a stepwise master is driven: one step after another, each with its result or what it raised."""
+"""Drives a stepwise master: carries out its steps one after another, and hands it each result or error."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ T = TypeVar("T")
 
 
 class Driving(Generic[T]):
-    """Drives a master's work as far as its owner wants.
+    """Drives a master's work step by step, as far as its owner wants.
 
     Args:
-        work: the master's.
-        perform: carries a step out.
-        ends_driver: what `perform` may raise that the master does not learn of, because its driver is dead.
+        work: the master's work.
+        perform: carries out a step.
+        ends_driver: errors of `perform` that are not thrown into the master, because its driver is dead.
     """
 
     def __init__(
@@ -30,14 +30,14 @@ class Driving(Generic[T]):
         self._ends_driver = ends_driver
         self._result: Any = None
         self._error: BaseException | None = None
-        #: what the work has come to, once `advance` has returned False
+        #: the result of the work, once `advance` has returned False
         self.outcome: list[T] = []
 
     def advance(self) -> bool:
-        """Carry the next step out; returns whether there was one.
+        """Carry out the next step; returns whether there was one.
 
         Raises:
-            BaseException: what the work itself raises, and `ends_driver`; nothing follows then.
+            BaseException: an error of the work itself, or one of `ends_driver`; no step follows it.
         """
         try:
             step = self._work.send(self._result) if self._error is None else self._work.throw(self._error)
@@ -58,7 +58,7 @@ class Driving(Generic[T]):
 
 
 def drive(work: Steps[T], perform: Callable[[Step], Any], ends_driver: type[BaseException] | tuple[()] = ()) -> T:
-    """Drive a master's work to its end, and return what it comes to; see `Driving`."""
+    """Drive a master's work to its end and return its result; see `Driving`."""
     driving = Driving(work, perform, ends_driver)
     while driving.advance():
         pass

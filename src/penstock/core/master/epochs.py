@@ -1,16 +1,15 @@
-"""The master of a job in micro-batch execution: epochs one after another, each with a checkpoint (I1).
+"""The master of a job in micro-batch execution: runs epochs one after another, each with a checkpoint (I1).
 
 Without an interval, epochs follow each other until one finds nothing to read. Then the job stops, and the next run
-continues from its last checkpoint (`execution.state-recovery.path`). With an interval, an epoch begins at each
-interval until the job is stopped. When all sources have ended for good, a last epoch drains the job, as at the end of a
-stream.
+continues from its last checkpoint (`execution.state-recovery.path`). With an interval, an epoch begins at each interval
+until the job is stopped. When all sources have ended for good, a last epoch drains the job, as at the end of a stream.
 
-An epoch exists once its checkpoint does. Then the master delivers its output, and only after that deletes an older
-checkpoint. So one checkpoint always exists from which everything not yet delivered can be delivered. An epoch that
-fails before its checkpoint runs again; one that fails after it is only delivered again.
+An epoch counts once its checkpoint exists. Then the master delivers its output, and only after that deletes an older
+checkpoint. So there is always a checkpoint from which all undelivered output can be delivered. An epoch that fails
+before its checkpoint runs again; an epoch that fails after it is only delivered again.
 
-A master that was deposed (`storage.leadership`) hears of it when it completes, marks or deletes something, and stops at
-once. It then leaves its sinks as they are: what they have prepared may be its successor's to commit.
+A master that was deposed (`storage.leadership`) finds out when it completes, marks or deletes something, and stops at
+once. It leaves its sinks alone, because its successor may have to commit their prepared output.
 """
 
 from __future__ import annotations
@@ -74,12 +73,12 @@ from penstock.storage.metadata import CheckpointMetadata, StateFile
 
 T = TypeVar("T")
 
-#: Above all ids of checkpoints.
+#: Greater than every checkpoint id.
 NO_LIVE_ID: Final = 1 << 62
 
 
 class Epoch(NamedTuple):
-    """The result of an epoch: a checkpoint, once it is completed, and what is to be delivered then."""
+    """The result of an epoch: its checkpoint, yet to be completed, and the output to deliver after that."""
 
     metadata: CheckpointMetadata
     answers: Mapping[Task, EpochAnswer]
@@ -87,19 +86,19 @@ class Epoch(NamedTuple):
 
     @property
     def records_read(self) -> int:
-        """By all sources."""
+        """The number of records read by all sources."""
         return sum(answer.records_read for answer in self.answers.values())
 
 
 class EpochMaster(StepwiseMaster):
-    """See the module's text.
+    """See the module docstring.
 
     Args:
         job_graph: the job.
         job_id: its id.
         configuration: its options.
         clock: processing time.
-        directory: where its checkpoints are, for people; None when they are in memory.
+        directory: the directory of its checkpoints, for log messages; None when they are in memory.
     """
 
     def __init__(
@@ -111,29 +110,29 @@ class EpochMaster(StepwiseMaster):
         self._records_max = configuration.read(MICRO_BATCH_RECORDS_MAX)
         self._retained = CheckpointSettings.of(configuration).retained
         self._must_not_fall_back = must_not_fall_back(job_graph, configuration)
-        #: oldest first
+        #: the checkpoints that are kept, oldest first
         self.completed: list[CheckpointMetadata] = []
-        #: whether something that is in a checkpoint or savepoint has yet to be delivered
+        #: whether output of a checkpoint or savepoint has yet to be delivered
         self.owes = False
-        #: one that failed as it was written, so that it may be visible all the same
+        #: the id of a checkpoint that failed to complete and may be visible all the same
         self._doubtful: int | None = None
         self._revoked: tuple[int, ...] = ()
         self._forerunners = Forerunners()
-        #: the savepoint or checkpoint that it begins from and has claimed, until it is deleted
+        #: the savepoint or checkpoint that the job began from and claimed, until it is deleted
         self._claimed: str | None = None
         self._has_ended_forerunners = False
         self._coordinator: EpochCoordinator | None = None
-        #: whether the job begins where one was drained, which may have died before it delivered all
+        #: whether the job begins from a drained job, which may have died before it delivered everything
         self.is_drained = False
 
     @property
     def coordinator(self) -> EpochCoordinator:
-        """That of the job, which is there once the job knows where it begins."""
+        """The job's coordinator, available once the job knows where it begins."""
         assert self._coordinator is not None, "the job does not know yet where it begins"
         return self._coordinator
 
     def validate(self) -> None:
-        """Assert what holds between any two steps."""
+        """Assert the invariants between two steps."""
         super().validate()
         ids = [metadata.checkpoint_id for metadata in self.completed]
         assert ids == sorted(set(ids)), f"kept checkpoints are in order, not {ids}"
@@ -151,7 +150,7 @@ class EpochMaster(StepwiseMaster):
     # --- the whole job ---------------------------------------------------------------------------------------------
 
     def work(self) -> Steps[None]:
-        """Epoch after epoch, until the job has ended or was stopped."""
+        """Run epoch after epoch until the job has ended or was stopped."""
         try:
             begin_from = yield from self._begin()
         except HasEnded as ended:
@@ -160,7 +159,7 @@ class EpochMaster(StepwiseMaster):
         yield from self.with_sources(begin_from, self._to_the_end)
 
     def with_sources(self, begin_from: CheckpointMetadata | None, run: Callable[[], Steps[None]]) -> Steps[None]:
-        """Run from a checkpoint; sinks are told of the end, unless something has yet to be delivered."""
+        """Run from a checkpoint; then end the sinks, unless a failed run has yet to deliver output."""
         self._coordinator = EpochCoordinator(self.job_graph, self.job_id, begin_from, self._forerunners.job_ids)
         try:
             yield from self._open_sources()
@@ -174,7 +173,7 @@ class EpochMaster(StepwiseMaster):
         yield from self._end_sinks()
 
     def _end_sinks(self) -> Steps[None]:
-        """Unless a job that comes later may have to commit what they have prepared."""
+        """End the sinks, unless a later job may have to commit their prepared output."""
         try:
             yield from self._settle()
             yield CheckLeads()
@@ -211,16 +210,16 @@ class EpochMaster(StepwiseMaster):
             raise JobExecutionError(name, f"{CHECKPOINTING_DIR.key()} cannot be read: {_words(error)}") from error
 
     def begin_from_path(self) -> Steps[CheckpointMetadata | None]:
-        """What the configuration names. After a drain nothing follows but commits, in whichever tempo."""
+        """Return the snapshot that the configuration names. After a drain, a job of any execution mode only commits."""
         begin_from = yield from begin_from_path(self.job_graph, self.configuration)
         self._claim(begin_from)
         self.is_drained = begin_from is not None and begin_from.is_drained
         return begin_from
 
     def _to_the_end(self) -> Steps[None]:
-        """Epochs to the end of all sources, and one that drains; or to where the job stops."""
+        """Run epochs until all sources have ended, then one that drains the job; or stop where the job is stopped."""
         if self.is_drained:
-            yield from self.epoch(records_max=0)  # it delivers what the job of before has not
+            yield from self.epoch(records_max=0)  # deliver the previous job's remaining output
         elif (yield from self.epochs()):
             yield from self.epoch(ends=True)
         else:
@@ -236,7 +235,7 @@ class EpochMaster(StepwiseMaster):
         yield from self._delete_garbage(NO_LIVE_ID)
 
     def epochs(self) -> Steps[bool]:
-        """Epoch after epoch; returns whether the sources have come to their end, not the job to a stop."""
+        """Run epoch after epoch; returns True if the sources have ended, False if the job stops."""
         while not self.coordinator.has_ended:
             begun_ms = self.clock.steady_ms()
             found = yield from self.epoch()
@@ -255,7 +254,7 @@ class EpochMaster(StepwiseMaster):
         return True
 
     def say_where_to_go_on(self) -> Steps[None]:
-        """The job stops because it has nothing to read."""
+        """Log where to resume, because the job stops with nothing left to read."""
         if self._directory is not None and self.completed:
             path = f"{self._directory}/{self.job_id}/chk-{self.completed[-1].checkpoint_id}"
             yield Log(f"nothing is left to read; to resume from here, set {RECOVERY_PATH.key()}: {path}")
@@ -263,7 +262,7 @@ class EpochMaster(StepwiseMaster):
     def _mark(
         self, status: str, savepoint: str | None = None, drained: bool = False, discards: bool = False
     ) -> JobMark:
-        """What has become of the job, for a program that starts it again."""
+        """Build the mark from which a later start of the program sees the job's status."""
         now_ms = self.clock.now_ms()
         return JobMark(self.job_id, self.job_graph.name, status, now_ms, savepoint, drained, discards)
 
@@ -274,7 +273,7 @@ class EpochMaster(StepwiseMaster):
 
         Args:
             ends: whether it reads nothing, and drains and finishes everything.
-            records_max: how many records each reader reads; None for as many as the configuration says.
+            records_max: how many records each reader reads; None for the configured limit.
         """
         limit = self._records_max if records_max is None else records_max
         epoch = yield from self.until_it_holds(lambda: self._attempt(ends, limit), self.go_back)
@@ -284,7 +283,7 @@ class EpochMaster(StepwiseMaster):
         return epoch.records_read
 
     def until_it_holds(self, attempt: Callable[[], Steps[T]], go_back: Callable[[], Steps[None]]) -> Steps[T]:
-        """Attempts until one succeeds or no restart is left; each but the first begins with `go_back`."""
+        """Repeat an attempt until it succeeds or no restart is left; every repetition begins with `go_back`."""
         is_first = True
         while True:
             try:
@@ -315,17 +314,17 @@ class EpochMaster(StepwiseMaster):
         return epoch
 
     def _complete(self, metadata: CheckpointMetadata, savepoint_path: str | None = None) -> Steps[None]:
-        """Complete a checkpoint, or a savepoint, of which the one that ends the job lies among the checkpoints too."""
+        """Complete a checkpoint or a savepoint. A savepoint that ends the job also lies among the checkpoints."""
         if savepoint_path is None or metadata.ends_job:
             self._doubtful = metadata.checkpoint_id
         yield Complete(metadata, savepoint_path)
         self._doubtful = None
 
     def _settle(self) -> Steps[None]:
-        """Revoke a checkpoint that failed as it was written.
+        """Revoke a checkpoint that failed to complete.
 
-        The next epoch begins from an older one, and its sinks remove what only the doubtful one holds. A driver that
-        found that one visible after this would begin from it, without its output.
+        The next epoch begins from an older checkpoint, and its sinks remove output that only the doubtful one names. A
+        driver that found the doubtful checkpoint visible afterwards would begin from it, without its output.
         """
         if self._doubtful is not None:
             yield Revoke(self._doubtful)
@@ -335,7 +334,7 @@ class EpochMaster(StepwiseMaster):
     def run_epoch(
         self, ends: bool, records_max: int | None, path: str | None = None, reads: bool | None = None
     ) -> Steps[Epoch]:
-        """Let all tasks run once; with a path they write a savepoint. Nothing is completed yet."""
+        """Run all tasks once; with a `path` they write a savepoint. Nothing is completed yet."""
         if reads is None:
             reads = not ends and path is None and records_max != 0
         dealt: dict[str, Dealt] = (yield DealSplits()) if reads else {}
@@ -343,12 +342,12 @@ class EpochMaster(StepwiseMaster):
         left: Left = yield RunEpoch(works)
         _check_answers(works, left.answers)
         kept: dict[str, StateFile] = yield SnapshotSources(self.coordinator.epoch)
-        # A drained job that only delivers stays drained: were this its driver's last step, no run may read on.
+        # A drained job that only delivers stays drained: if its driver died after this step, no later run may read on.
         metadata = self.coordinator.metadata(left.answers, kept, self.clock.now_ms(), ends or self.is_drained)
         return Epoch(metadata, left.answers, tuple(left.last))
 
     def deliver(self, last: tuple[Last, ...]) -> Steps[None]:
-        """Deliver what a checkpoint or savepoint that exists names; what fails is only delivered again."""
+        """Deliver the output of an existing checkpoint or savepoint; after a failure only the delivery is repeated."""
 
         def attempt() -> Steps[None]:
             yield Deliver(last)
@@ -361,15 +360,15 @@ class EpochMaster(StepwiseMaster):
         self.owes = False
 
     def _delete_garbage(self, oldest_live_id: int) -> Steps[None]:
-        """Nothing is in the making now, so the leftovers of task runs that did not count go too."""
+        """Delete old checkpoints, and the leftovers of discarded task runs, since no checkpoint is in progress."""
         try:
             yield DeleteGarbage(tuple(self.completed), oldest_live_id, self._revoked)
             is_over = oldest_live_id == NO_LIVE_ID
             if self._claimed is not None and self.completed:
                 yield DeleteSavepoint(self._claimed)
                 self._claimed = None
-            # What they had prepared is committed, and no job begins from their checkpoints any more. This is done again
-            # at the end, because a deposed driver may have gone on for a while.
+            # The previous jobs' prepared output is committed, and no job begins from their checkpoints any more. This
+            # is done again at the end, because a deposed driver may have gone on for a while.
             job_ids, to_delete = self._forerunners
             if job_ids and (is_over or (self.completed and not self._has_ended_forerunners)):
                 yield EndForerunners(job_ids)
@@ -385,7 +384,7 @@ class EpochMaster(StepwiseMaster):
 
     @property
     def point(self) -> str:
-        """Where the next attempt begins, for people."""
+        """A description of where the next attempt begins."""
         latest = None if self._coordinator is None else self._coordinator.latest
         if latest is None:
             return "the beginning"
@@ -395,7 +394,7 @@ class EpochMaster(StepwiseMaster):
         yield OpenSources(self.coordinator.kept_of_sources())
 
     def go_back(self) -> Steps[None]:
-        """Go back to the last checkpoint, and read all of it; past a damaged one if that is allowed (G11)."""
+        """Go back to the last checkpoint and read all of it; fall back past a damaged one if that is allowed (G11)."""
         latest = self.coordinator.latest
         if latest is not None:
             try:
@@ -426,7 +425,7 @@ class EpochMaster(StepwiseMaster):
     # --- requests --------------------------------------------------------------------------------------------------
 
     def serve(self) -> Steps[bool]:
-        """Take the checkpoints and savepoints that were asked for; returns whether one of them ends the job."""
+        """Take the requested checkpoints and savepoints; returns whether one of them ends the job."""
         request: Request | None
         while (request := (yield NextRequest())) is not None:
             if request.savepoint is None:
@@ -449,7 +448,8 @@ class EpochMaster(StepwiseMaster):
     def _savepoint(self, request: Request, command: TakeSavepoint) -> Steps[bool]:
         """Take a savepoint between two epochs (H1, H2); returns whether the job ends with it.
 
-        Once it is complete the job that it ends never continues: its output is the savepoint's, and is delivered.
+        Once a savepoint that ends the job is complete, the job never continues: its output belongs to the savepoint and
+        is delivered.
         """
         ends = command.stop is StopMode.DRAIN
         path = savepoint_path(command.directory, self.job_id, self.coordinator.epoch + 1)
@@ -484,7 +484,7 @@ class EpochMaster(StepwiseMaster):
             try:
                 yield from self._mark_stopped(path, ends)
             except DeposedError:
-                yield Answer(request, path)  # it is complete, and so is the output
+                yield Answer(request, path)  # the savepoint is complete, and so is the output
                 raise
         yield Answer(request, path)
         if command.cancels:
@@ -507,7 +507,7 @@ class EpochMaster(StepwiseMaster):
 
 
 def _check_answers(works: Mapping[Task, EpochWork], answers: Mapping[Task, EpochAnswer]) -> None:
-    """Raise `PenstockError` unless every task has answered, and all have used the runs of the others that count."""
+    """Raise `PenstockError` unless every task has answered, and all have used only output of runs that count."""
     missing = works.keys() - answers.keys()
     if missing:
         raise OperationError(f"{len(missing)} tasks of the epoch have not answered")

@@ -1,6 +1,7 @@
-"""The life of a job that runs step by step, by the table of moves that all tempos share (E6).
+"""The life cycle of a job that runs step by step, with the status transitions that all execution modes share (E6).
 
-Its work is a generator of steps (`core.master.steps`). A failure of the work restarts it as the restart strategy says.
+Its work is a generator of steps (`core.master.steps`). When the work fails, the restart strategy decides about a
+restart.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _S: Final = JobStatus
 
 
 class StepwiseMaster(ABC):
-    """Drive `run` to its end; then `status` and `failure` say how the job ended.
+    """Base of the stepwise masters. Drive `run` to its end; `status` and `failure` then say how the job ended.
 
     Args:
         job_graph: the job.
@@ -43,7 +44,7 @@ class StepwiseMaster(ABC):
         self.job_id = job_id
         self.status = _S.CREATED
         self.failure: PenstockError | None = None
-        #: what the tasks have reported whose output was delivered; the driver adds to it
+        #: the figures of tasks whose output was delivered; the driver adds to it
         self.figures = JobFigures(job_graph)
         self.history = JobHistory()
         #: called with each failure and its number; the driver sets it
@@ -53,7 +54,7 @@ class StepwiseMaster(ABC):
         self._failover = Failover(configuration)
 
     def view(self) -> JobView:
-        """The job as of now, for those outside. Any thread may ask."""
+        """Return the job's current view for outside observers. Any thread may call this."""
         figures, attempt = dict(self.figures.tasks), self.history.restarts
         subtasks = {
             vertex.index: [
@@ -74,16 +75,16 @@ class StepwiseMaster(ABC):
         )
 
     def validate(self) -> None:
-        """Assert what holds between any two steps. The simulator calls this; a running job never does."""
+        """Assert the invariants between two steps. The simulator calls this; a running job never does."""
         assert self.status is not _S.FAILED or self.failure is not None, "a failed job has a failure"
         assert self.status is not _S.FINISHED or self.failure is None, "a finished job has none"
 
     @abstractmethod
     def work(self) -> Steps[None]:
-        """All that the job does. Raises `PenstockError` for the job to fail with."""
+        """Do all the work of the job. A `PenstockError` from here fails the job."""
 
     def run(self) -> Steps[None]:
-        """The job, from its beginning to its end."""
+        """Run the job from its beginning to its end."""
         try:
             yield from self._begin_attempt()
             yield PrepareSources()
@@ -114,7 +115,7 @@ class StepwiseMaster(ABC):
         Args:
             error: the failure.
             has_worked: whether there is a checkpoint to go back to.
-            point: where the next attempt begins, for people.
+            point: a description of where the next attempt begins.
 
         Raises:
             Exception: the failure, when no attempt is left.

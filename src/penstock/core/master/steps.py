@@ -1,8 +1,8 @@
-"""What a stepwise master asks of its driver, as values.
+"""The steps that a stepwise master asks its driver to carry out, as values.
 
-A master is a generator. It yields a step; the driver carries it out, and sends the result back or throws what was
-raised. So a master does no IO, holds no thread and is never re-entered. Its driver may end it between any two steps, as
-the simulator does. Each class says what its result is.
+A master is a generator. It yields a step; the driver carries it out, and sends the result back or throws the error. So
+a master does no IO, holds no thread and is never re-entered. Its driver may end it between any two steps, as the
+simulator does. Each class documents its result.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class Last(NamedTuple):
-    """What is left of a task for the client: committables, or bytes that a sink has emitted to it."""
+    """A task's output for the client: committables, or bytes that a sink has emitted to the client."""
 
     vertex: int
     operator: int
@@ -31,37 +31,37 @@ class Last(NamedTuple):
 
 
 class Left(NamedTuple):
-    """What the tasks of an epoch leave: their answers, and all else in the order of their rows."""
+    """The results of an epoch's tasks: their answers, and all other output in the order of its rows."""
 
     answers: dict[Task, EpochAnswer]
     last: list[Last]
 
 
 class Cancelled(Exception):
-    """The job was cancelled meanwhile. A driver throws it into the master instead of a step's result."""
+    """The job was cancelled. A driver throws this into the master instead of sending a step's result."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request for a savepoint, or for a checkpoint (None). `number` tells requests apart."""
+    """A request for a savepoint, or for a checkpoint (None). `number` identifies the request."""
 
     number: int
     savepoint: TakeSavepoint | None
 
 
 class Step:
-    """One thing to do."""
+    """One action for the driver to carry out."""
 
     __slots__ = ()
 
 
-#: A part of a master's work, which comes to a `T`.
+#: A part of a master's work, with a `T` as its result.
 Steps = Generator[Step, Any, T]
 
 
 @dataclass(frozen=True, slots=True)
 class Report(Step):
-    """Tell listeners where the job is in its life."""
+    """Notify listeners of the job's status."""
 
     status: JobStatus
     reason: str | None = None
@@ -69,14 +69,14 @@ class Report(Step):
 
 @dataclass(frozen=True, slots=True)
 class Log(Step):
-    """Put a line into the job's log."""
+    """Write a line to the job's log."""
 
     line: str
 
 
 @dataclass(frozen=True, slots=True)
 class Wait(Step):
-    """Let a time (ms) pass; with `until_request`, a request ends the wait early. Raises `Cancelled`."""
+    """Wait for a time (ms); with `until_request`, a request ends the wait early. Raises `Cancelled`."""
 
     for_ms: int
     until_request: bool = False
@@ -84,12 +84,12 @@ class Wait(Step):
 
 @dataclass(frozen=True, slots=True)
 class NextRequest(Step):
-    """The request that has waited the longest; None when no request waits."""
+    """Take the request that has waited the longest; None if no request waits."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer(Step):
-    """Tell who made a request: the path of the savepoint, the id of the checkpoint, or why there is none."""
+    """Answer a request with the path of the savepoint, the id of the checkpoint, or the reason for its failure."""
 
     request: Request
     result: str | int | None
@@ -98,7 +98,7 @@ class Answer(Step):
 
 @dataclass(frozen=True, slots=True)
 class PrepareSources(Step):
-    """Let sources do what they do before they are read."""
+    """Let sources do their preparations before they are read."""
 
 
 # --- checkpoints -----------------------------------------------------------------------------------------------------
@@ -113,7 +113,7 @@ class MarkJob(Step):
 
 @dataclass(frozen=True, slots=True)
 class Join(Step):
-    """`CheckpointStore.join`: the job begins beside others of its name."""
+    """`CheckpointStore.join`: begin the job beside others of its name."""
 
     job_name: str
 
@@ -125,14 +125,14 @@ class CheckLeads(Step):
 
 @dataclass(frozen=True, slots=True)
 class TakeOver(Step):
-    """`CheckpointStore.take_over`: depose the drivers of a name, and find what its jobs have left."""
+    """`CheckpointStore.take_over`: depose the drivers of a name, and find the state that its jobs have left."""
 
     job_name: str
 
 
 @dataclass(frozen=True, slots=True)
 class Load(Step):
-    """`CheckpointStore.load`: the metadata at a path, for a job of a name to begin from."""
+    """`CheckpointStore.load`: read the metadata at a path, for a job of this name to begin from."""
 
     path: str
     job_name: str
@@ -141,14 +141,14 @@ class Load(Step):
 
 @dataclass(frozen=True, slots=True)
 class ReadThrough(Step):
-    """Read every file of a checkpoint. Raises `CheckpointError` for damage."""
+    """Read every file of a checkpoint. Raises `CheckpointError` if it is damaged."""
 
     metadata: CheckpointMetadata
 
 
 @dataclass(frozen=True, slots=True)
 class Complete(Step):
-    """`CheckpointStore.complete`: from now on the checkpoint, or the savepoint at a path, exists."""
+    """`CheckpointStore.complete`: make a checkpoint, or the savepoint at a path, exist from now on."""
 
     metadata: CheckpointMetadata
     savepoint_path: str | None = None
@@ -156,14 +156,14 @@ class Complete(Step):
 
 @dataclass(frozen=True, slots=True)
 class Revoke(Step):
-    """`CheckpointStore.revoke`: a checkpoint that failed as it was written is none for ever."""
+    """`CheckpointStore.revoke`: permanently invalidate a checkpoint that failed to complete."""
 
     checkpoint_id: int
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteGarbage(Step):
-    """Delete what no kept checkpoint needs, of checkpoints below an id; not what says that one was revoked."""
+    """Delete files of checkpoints below an id that no kept checkpoint needs, but not the marks of revoked ones."""
 
     kept: tuple[CheckpointMetadata, ...]
     oldest_live_id: int
@@ -172,35 +172,35 @@ class DeleteGarbage(Step):
 
 @dataclass(frozen=True, slots=True)
 class DeleteJobs(Step):
-    """`CheckpointStore.delete_jobs`: delete what jobs have left that this one continues."""
+    """`CheckpointStore.delete_jobs`: delete the files of the jobs that this one continues."""
 
     job_ids: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteSavepoint(Step):
-    """`CheckpointStore.delete_savepoint`: delete what was written for a savepoint that was never announced."""
+    """`CheckpointStore.delete_savepoint`: delete an unannounced savepoint, or the claimed initial snapshot."""
 
     path: str
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimSavepoint(Step):
-    """Take a path for a savepoint, before anything is written there."""
+    """Claim a path for a savepoint, before anything is written there."""
 
     path: str
 
 
 @dataclass(frozen=True, slots=True)
 class CheckClaim(Step):
-    """Raise `CheckpointError` if another job has put a savepoint there meanwhile."""
+    """Raise `CheckpointError` if another job has meanwhile put a savepoint there."""
 
     path: str
 
 
 @dataclass(frozen=True, slots=True)
 class EmptySavepoint(Step):
-    """Delete what the job has left at a path, except what `kept` consists of."""
+    """Delete the job's files at a path, except the files of `kept`."""
 
     path: str
     kept: CheckpointMetadata | None
@@ -218,47 +218,47 @@ class ReleaseSavepoint(Step):
 
 @dataclass(frozen=True, slots=True)
 class OpenSources(Step):
-    """Let split enumerators continue from what was kept of them, by operator id; those that were open are closed."""
+    """Open split enumerators from their snapshots, by operator id, after closing the ones that are open."""
 
     restored: Mapping[str, StateFile | None]
 
 
 @dataclass(frozen=True, slots=True)
 class DealSplits(Step):
-    """New splits of each source: `dict[str, Dealt]`, by operator id."""
+    """Deal out the new splits of each source: `dict[str, Dealt]`, by operator id."""
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotSources(Step):
-    """What is to be kept of each split enumerator: `dict[str, StateFile]`, by operator id."""
+    """Snapshot each split enumerator: `dict[str, StateFile]`, by operator id."""
 
     checkpoint_id: int
 
 
 @dataclass(frozen=True, slots=True)
 class RunEpoch(Step):
-    """Run all tasks of an epoch, and give what they `Left`. Raises `Cancelled`."""
+    """Run all tasks of an epoch and return their results (`Left`). Raises `Cancelled`."""
 
     works: Mapping[Task, EpochWork]
 
 
 @dataclass(frozen=True, slots=True)
 class Deliver(Step):
-    """Hand the client what sinks have for it, and commit what they have prepared. Doing so again changes nothing."""
+    """Hand the client the output of sinks, and commit their prepared output. Repeating this changes nothing."""
 
     last: tuple[Last, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class EndForerunners(Step):
-    """The jobs that this one continues owe nothing: let sinks remove the leftovers of their task runs."""
+    """Let sinks remove task-run leftovers of the jobs that this one continues; these have nothing left to deliver."""
 
     job_ids: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class EndSinks(Step):
-    """The job is over and owes nothing: let sinks remove the leftovers of task runs that did not count."""
+    """Let sinks remove the leftovers of discarded task runs: the job is over and has nothing left to deliver."""
 
 
 # --- a batch ---------------------------------------------------------------------------------------------------------
@@ -266,9 +266,9 @@ class EndSinks(Step):
 
 @dataclass(frozen=True, slots=True)
 class BeginCommits(Step):
-    """Take back what runs of the job that died have begun to commit."""
+    """Undo commits that earlier runs of the job began before they died."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunTasks(Step):
-    """Run all tasks of a batch, and give what they leave: a list of `Last`. Raises `Cancelled`."""
+    """Run all tasks of a batch and return their output: a list of `Last`. Raises `Cancelled`."""

@@ -1,7 +1,7 @@
-"""What every operator is: a state machine that takes batches and watermarks and emits them.
+"""The base of all operators: state machines that take and emit batches and watermarks.
 
 Rules. One thread drives an operator. The operator touches nothing but its context, its output and its state. It keeps
-records past a call only in state that its snapshot covers. Whatever it has emitted belongs to the consumers.
+records past a call only in state that its snapshot covers. Everything that it has emitted belongs to the consumers.
 
 The order of calls (F1, F2, F3, F4): `setup`, `initialize_state`, `open` (tail of the chain to its head), then batches,
 watermarks and snapshots; on a true end `drain`, `end_input`, `quiesce_timers` and `finish` (head to tail); `close` on
@@ -24,13 +24,13 @@ from penstock.core.records import MAX_WATERMARK, Batch
 from penstock.state.captures import StateCapture
 from penstock.state.keys import KeyGuard, RefusedKeyError
 
-#: What the key selector is called in errors.
+#: The name of the key selector in errors.
 KEY_SELECTOR: Final = "the key selector"
 _KEY_CHARS_MAX: Final = 80
 
 
 def call_all(function: Callable[[Any], Any], values: list[Any], results: list[Any]) -> None:
-    """Append `function(value)` for all values. When it raises, `values[len(results)]` is the one it was called with."""
+    """Append `function(value)` for all values. If it raises, it was called with `values[len(results)]`."""
     if isinstance(function, ColumnKey):
         function.extend(results, values)
     else:
@@ -40,7 +40,7 @@ def call_all(function: Callable[[Any], Any], values: list[Any], results: list[An
 
 
 class UserCodeError(PenstockError, RuntimeError):
-    """A user's function raised. Carries the operator's name and the record that it was given."""
+    """A user's function raised an error. Carries the operator's name and the function's record."""
 
     def __init__(self, operator_name: str, record: Any, what: str = "") -> None:
         super().__init__(operator_name, record, what)
@@ -50,7 +50,7 @@ class UserCodeError(PenstockError, RuntimeError):
 
 
 def select_keys(values: list[Any], key_selector: Callable[[Any], Any], operator_name: str) -> list[Any]:
-    """What the key selector gives for records, without a check that these can be keys.
+    """Call the key selector for records, without checking that the results can be keys.
 
     Raises:
         UserCodeError: if the key selector raises.
@@ -64,7 +64,7 @@ def select_keys(values: list[Any], key_selector: Callable[[Any], Any], operator_
 
 
 def refused_key(operator_name: str, record: Any, key: Any, reason: Exception) -> UserCodeError:
-    """The error for a key that state cannot be kept for; it is raised without a cause of its own."""
+    """Return the error for a value that cannot be a key. The error has its cause already: raise it without `from`."""
     shown = f"{short_repr(key, _KEY_CHARS_MAX)} ({type(key).__name__})"
     error = UserCodeError(operator_name, record, KEY_SELECTOR)
     error.__cause__ = MisuseError(f"the key selector returned {shown}, which cannot be a key: {reason}")
@@ -72,7 +72,7 @@ def refused_key(operator_name: str, record: Any, key: Any, reason: Exception) ->
 
 
 class Output(Protocol):
-    """Where an operator emits: the next operators of the chain, result partitions, or both."""
+    """The destination of an operator's output: the next operators of the chain, result partitions, or both."""
 
     def collect(self, batch: Batch) -> None: ...
 
@@ -84,138 +84,141 @@ class Output(Protocol):
 
 
 class StreamOperator:
-    """Base of all operators. Subclasses override what they need."""
+    """Base of all operators. Subclasses override the methods that they need."""
 
     context: OperatorContext
     output: Output
-    #: What errors call the user's code that it runs, where that is not the operator's own function.
+    #: The name, in errors, of the user code that it runs, if that is not the operator's own function.
     user_part: ClassVar[str] = ""
-    #: Whether it holds something for each key, so that in batch execution its input has to come key by key.
+    #: Whether it holds something for each key, so that its input must come key by key in batch execution.
     is_keyed: ClassVar[bool] = False
-    #: Whether its watermarks are its own, rather than those of its input.
+    #: Whether it makes its own watermarks instead of passing on the watermarks of its input.
     makes_watermarks: ClassVar[bool] = False
 
     def setup(self, context: OperatorContext, output: Output) -> None:
-        """Take the context and the output; nothing else is ready yet."""
+        """Store the context and the output; nothing else is ready yet."""
         self.context = context
         self.output = output
 
     def fuse(self, behind: StreamOperator) -> None:
-        """Only `behind` takes what this operator emits, so this one may do its work too.
+        """Prepare to do the work of the next operator, which is the only consumer of this one's output.
 
-        It may do the work of that operator's `process_batch`, and emit into its output. All other calls reach both.
+        This operator may then do the work of that one's `process_batch`, and emit into its output. All other calls
+        reach both.
         """
 
     def at_work(self, codes: Collection[CodeType]) -> OperatorContext:
-        """Whose function runs, given the code of all that run below this operator: its own, unless others are fused."""
+        """Return the context of the operator whose function runs, given all code that runs below this operator.
+
+        This is the operator's own context unless others are fused.
+        """
         return self.context
 
     def initialize_state(self) -> None:
-        """State is there now (empty, or restored): look up what is needed."""
+        """Look up the state, which is available now (empty or restored)."""
 
     def recover_finished(self) -> None:
-        """All subtasks had finished before the restored checkpoint, whose state is there now.
+        """Recover from a checkpoint that was taken after all subtasks had finished; its state is available now.
 
-        Called instead of everything else but `setup` before and `close` after; nothing may be emitted.
+        Called instead of all other methods, except `setup` before and `close` after it; must not emit anything.
         """
 
     def open(self) -> None:
-        """Get ready for the first record; everything downstream is."""
+        """Get ready for the first record; everything downstream is ready."""
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         """Process records in order."""
         raise NotImplementedError
 
     def process_watermark(self, timestamp: int) -> None:
-        """Event time has advanced (ms): fire what is due, then pass it on."""
+        """Advance event time (ms): fire everything that is due, then pass the watermark on."""
         self.output.emit_watermark(timestamp)
 
     def resume_event_time(self, watermark: int) -> None:
-        """The operator was restored: event time (ms) is there already, so records before it are late.
+        """Resume event time (ms) after a restore, so that earlier records are late.
 
-        Called once, after `open` and ahead of everything else. The output drops watermarks that it passed on before.
+        Called once, after `open` and before everything else. The output drops watermarks that it passed on before.
         """
         self.process_watermark(watermark)
 
     def process_status(self, idle: bool) -> None:
-        """All inputs became idle, or one became active again."""
+        """Handle a change of idleness: all inputs became idle, or one became active again."""
         self.output.emit_status(idle)
 
     def measured(self) -> dict[str, int | float]:
-        """What it measures of itself, by Flink's names; asked at each report."""
+        """Return the operator's own metrics by Flink's names; called at each report."""
         return {}
 
     def late_outputs(self) -> tuple[str, ...]:
-        """The tags of side outputs for late records, which are empty as a rule."""
+        """Return the tags of the side outputs for late records, which are normally empty."""
         return ()
 
     def next_timer_ms(self) -> int | None:
-        """When the earliest processing-time timer is due (ms), or None."""
+        """Return when the earliest processing-time timer is due (ms), or None."""
         return None
 
     def on_processing_time(self, now_ms: int) -> None:
         """Fire the processing-time timers that are due."""
 
     def is_available(self) -> bool:
-        """Whether the task may take more input; asked of operators that override `process_completions` only."""
+        """Return whether the task may take more input; called only if the operator overrides `process_completions`."""
         return True
 
     def process_completions(self) -> bool:
-        """Handle calls out of the task that have returned, and start others; returns whether there was anything to do.
+        """Handle the external calls that have returned, and start others; returns whether there was anything to do.
 
-        Called at every step while the task processes, and only of operators that override it.
+        Called at every step while the task processes, and only if the operator overrides it.
         """
         return False
 
     def drain(self) -> bool:
-        """All input has ended for good, ahead of `end_input`: returns whether no call is out and the end may go on.
+        """Complete external calls after all input has ended, before `end_input`; returns whether none is pending.
 
-        Called again until that is so; operators ahead of this one in the chain have finished.
+        Called again until it returns True; earlier operators of the chain have finished.
         """
         return True
 
     def prepare_snapshot(self, checkpoint_id: int) -> None:
-        """Emit what must be ahead of the barrier; not called after `finish`."""
+        """Emit everything that must precede the barrier; not called after `finish`."""
 
     def snapshot_state(self, checkpoint_id: int) -> list[StateCapture]:
-        """Capture all state as of now; later changes must not reach what was captured (G7)."""
+        """Capture all current state; later changes must not affect the capture (G7)."""
         return [*self.context.keyed.capture(checkpoint_id), *self.context.operator_state.capture()]
 
     def on_savepoint(self, checkpoint_id: int) -> None:
-        """What was captured just now is a savepoint's, which may outlive the job."""
+        """Note that the state captured just now belongs to a savepoint, which may outlive the job."""
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
-        """The checkpoint is complete and will be the one to recover from."""
+        """Note that the checkpoint is complete, and that a recovery will begin from it."""
 
     def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:
-        """The checkpoint will not complete."""
+        """Note that the checkpoint will not complete."""
 
     def end_input(self, input_index: int = 0) -> None:
-        """No record will ever follow on that input; the others may go on. Called again after a recovery."""
+        """Handle the end of one input; the others may go on. Called again after a recovery."""
 
     def end_keys(self) -> None:
-        """Batch execution: no record will follow for the keys so far. Fire all that waits for time to pass.
+        """Batch execution: end the keys so far, and fire everything that waits for time to pass.
 
-        Then event time begins again for the keys to come. The caller forgets the state; no watermark goes out
-        meanwhile.
+        Then event time begins again for the next keys. The caller clears the state; no watermark goes out meanwhile.
         """
         self.process_watermark(MAX_WATERMARK)
 
     def advance_keys(self, timestamp: int) -> None:
-        """A back-fill: no record will follow for the keys so far. Fire what is due for them at that time (ms).
+        """Back-fill: end the keys so far, and fire everything that is due for them at that time (ms).
 
-        For the keys to come event time stands where it was; no watermark goes out meanwhile. An operator that does
-        nothing here fires for all keys when the watermark comes.
+        Event time stays the same for the next keys; no watermark goes out meanwhile. An operator that does nothing here
+        fires for all keys when the watermark comes.
         """
 
     def quiesce_timers(self) -> None:
-        """Ahead of `finish`: take no more processing-time timers, and drop those that have not fired (F5)."""
+        """Accept no more processing-time timers, and drop the pending ones; called before `finish` (F5)."""
 
     def finish(self) -> None:
-        """No data will ever come: emit what is held back, and leave no trace of it in state (F4).
+        """Emit held-back data now that no more will come, and leave no trace of it in state (F4).
 
-        The state as of now stays in later checkpoints while other subtasks go on. After a recovery the subtask may run
-        again with it, and come to its end again.
+        The current state stays in later checkpoints while other subtasks go on. After a recovery the subtask may run
+        again with it and end again.
         """
 
     def close(self) -> None:
@@ -231,9 +234,9 @@ class StreamOperator:
 
 
 class FunctionOperator(StreamOperator):
-    """An operator around one user function, whose `open` and `close` it calls with the operator's own.
+    """An operator around one user function, whose `open` and `close` it calls with its own.
 
-    The state of a `CheckpointedFunction` is initialised ahead of `open` and brought up to date at every capture.
+    The state of a `CheckpointedFunction` is initialised before `open` and brought up to date at every capture.
     """
 
     _guard: KeyGuard | None = None
@@ -243,7 +246,7 @@ class FunctionOperator(StreamOperator):
         self._opened = False
 
     def user_functions(self) -> tuple[Any, ...]:
-        """The functions that may be a `CheckpointedFunction` or a `CheckpointListener`."""
+        """Return the functions that may be a `CheckpointedFunction` or a `CheckpointListener`."""
         return (self.function,)
 
     def initialize_state(self) -> None:
@@ -271,25 +274,25 @@ class FunctionOperator(StreamOperator):
             self.call_user(opener, self.runtime_context(), what="open()")
 
     def runtime_context(self) -> Any:
-        """The user's view of this subtask."""
+        """Return the user's view of this subtask."""
         return RuntimeContext(self.context)
 
     def close(self) -> None:
-        """Close the user's function, when it was opened."""
+        """Close the user's function if it was opened."""
         closer = getattr(self.function, "close", None)
         if closer is not None and self._opened:
             self._opened = False
             self.call_user(closer, what="close()")
 
     def call_user(self, function: Callable[..., Any], *args: Any, what: str = "") -> Any:
-        """Call user code; what it raises becomes a `UserCodeError` that names this operator."""
+        """Call user code; its errors become a `UserCodeError` that names this operator."""
         try:
             return function(*args)
         except Exception as error:
             raise UserCodeError(self.context.operator_name, None, what) from error
 
     def keys_of(self, values: list[Any], key_selector: Callable[[Any], Any]) -> list[Any]:
-        """The keys of records, by which state may be kept: NaN is one key, see `state.keys`."""
+        """Return the keys of records in the form that keyed state uses: NaN is one key, see `state.keys`."""
         keys = select_keys(values, key_selector, self.context.operator_name)
         guard = self._guard
         if guard is None:
@@ -301,5 +304,5 @@ class FunctionOperator(StreamOperator):
             raise refused_key(self.context.operator_name, values[at], keys[at], error)  # noqa: B904 - it has its cause
 
     def failed(self, record: Any) -> UserCodeError:
-        """The error to raise from an error that user code raised on a record."""
+        """Return the error to raise when user code fails on a record."""
         return UserCodeError(self.context.operator_name, record)

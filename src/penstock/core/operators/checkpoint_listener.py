@@ -9,7 +9,7 @@ from penstock.core.operators.checkpointed import Call
 
 
 class CheckpointListener:
-    """Is notified when a checkpoint completes or is aborted; inherit it beside any function class.
+    """Receives notifications of completed and aborted checkpoints; inherit from it in addition to any function class.
 
     Flink has this interface, PyFlink does not.
 
@@ -29,10 +29,10 @@ class CheckpointListener:
     """
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
-        """The checkpoint has completed: a recovery from now on begins from it or from a later one."""
+        """Handle a completed checkpoint: a recovery from now on begins from it or from a later one."""
 
     def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:
-        """The checkpoint was given up. The next one includes its changes."""
+        """Handle an aborted checkpoint: the next one includes its changes."""
 
 
 def notify_complete(functions: Iterable[Any], checkpoint_id: int, call: Call) -> None:
@@ -46,7 +46,7 @@ def notify_aborted(functions: Iterable[Any], checkpoint_id: int, call: Call) -> 
 
 
 def is_listener(function: Any) -> bool:
-    """Whether a function listens, be it only by the name of a method."""
+    """Return whether a function listens, even if only by the name of a method."""
     return hasattr(function, "notify_checkpoint_complete") or hasattr(function, "notify_checkpoint_aborted")
 
 

@@ -12,44 +12,44 @@ from penstock.state.operator_state import OperatorStateStore
 
 
 class FunctionInitializationContext:
-    """What `CheckpointedFunction.initialize_state` is handed."""
+    """The context passed to `CheckpointedFunction.initialize_state`."""
 
     def __init__(self, context: OperatorContext) -> None:
         self._context = context
         self._store = OperatorStateStore(context.operator_state)
 
     def is_restored(self) -> bool:
-        """Whether the job began from a checkpoint or savepoint; state is empty all the same if none was written."""
+        """Return whether the job began from a checkpoint or savepoint, which may hold no state of this function."""
         return self._context.operator_state.is_restored
 
     def get_restored_checkpoint_id(self) -> int | None:
-        """The number of that checkpoint, or None."""
+        """Return the number of that checkpoint, or None."""
         return self._context.operator_state.restored_checkpoint_id
 
     def get_operator_state_store(self) -> OperatorStateStore:
-        """The operator states: lists, union lists and broadcast maps."""
+        """Return the store of operator states: lists, union lists and broadcast maps."""
         return self._store
 
     def get_keyed_state_store(self) -> KeyedStateStore:
-        """The keyed states; they may be looked up here, and used while a key is current."""
+        """Return the store of keyed states; look them up here, and use them while a key is current."""
         return KeyedStateStore(self._context)
 
 
 class FunctionSnapshotContext:
-    """What `CheckpointedFunction.snapshot_state` is handed."""
+    """The context passed to `CheckpointedFunction.snapshot_state`."""
 
     def __init__(self, checkpoint_id: int) -> None:
         self._checkpoint_id = checkpoint_id
 
     def get_checkpoint_id(self) -> int:
-        """The checkpoint's number; it rises from checkpoint to checkpoint of a job, savepoints included."""
+        """Return the checkpoint's number; it increases with each checkpoint and savepoint of a job."""
         return self._checkpoint_id
 
 
 class CheckpointedFunction(ABC):
-    """A user function with state of its own subtask rather than of a key (D2, G10); PyFlink has none, Flink does.
+    """A user function with state of its subtask rather than of a key (D2, G10). Flink has these, PyFlink does not.
 
-    Inherit it beside any function class (a sink's writer has list state of its own, see `SinkWriter`):
+    Inherit from it in addition to any function class (a sink's writer has its own list state, see `SinkWriter`):
 
         class Buffering(FlatMapFunction, CheckpointedFunction):
             def initialize_state(self, context):
@@ -62,42 +62,42 @@ class CheckpointedFunction(ABC):
 
             def flat_map(self, value): ...
 
-    **What a restore gives.** At the same parallelism, and after every failure, each subtask gets back its own lists. At
-    another parallelism the items of all subtasks are dealt out, each to exactly one subtask: make an item the smallest
-    unit that may move alone. A union list gives every subtask the items of all, at every restore. Of a broadcast map
-    each subtask gets one whole copy: its own when the parallelism is the same. The order of items means nothing.
+    **Restored state.** At the same parallelism, and after every failure, each subtask gets its own lists back. At
+    another parallelism the items of all subtasks are redistributed, each to exactly one subtask: make an item the
+    smallest unit that may move alone. A union list gives every subtask the items of all, at every restore. Each subtask
+    gets one whole copy of a broadcast map: its own if the parallelism is the same. The order of items means nothing.
 
-    **The end of input.** A subtask that has come to its end leaves its last state in every later checkpoint, for as
-    long as other subtasks go on. After a recovery or a rescaling that state is dealt out like any other, and the
-    subtask may run and end again. So remove from the state at once what is emitted on the way to the end (by timers
-    that MAX_WATERMARK fires), or it is emitted twice. Keep in the state what the subtasks that go on still need.
+    **The end of input.** A subtask that has ended leaves its last state in every later checkpoint, for as long as other
+    subtasks go on. After a recovery or a rescaling that state is redistributed like any other, and the subtask may run
+    and end again. So remove data from the state at once when it is emitted on the way to the end (by timers that
+    MAX_WATERMARK fires), or it is emitted twice. Keep the data in the state that the other subtasks still need.
     """
 
     @abstractmethod
     def initialize_state(self, context: FunctionInitializationContext) -> None:
-        """Look up state, which holds what was restored; called once an attempt, before `open`."""
+        """Look up state, which holds the restored values; called once per attempt, before `open`."""
 
     @abstractmethod
     def snapshot_state(self, context: FunctionSnapshotContext) -> None:
-        """A checkpoint is about to capture all state: bring it up to date. Nothing may be emitted; no key is current.
+        """Bring the state up to date before a checkpoint captures it. Nothing may be emitted; no key is current.
 
-        It runs between two records, and the subtask waits for it. What it raises fails the task.
+        It runs between two records, and the subtask waits for it. An error that it raises fails the task.
         """
 
 
-#: Calls user code, and names the method in what it raises.
+#: Calls user code, and names the method in the errors that it raises.
 Call = Callable[..., Any]
 
 
 def initialize_functions(functions: Iterable[Any], context: OperatorContext, call: Call) -> None:
-    """Call `initialize_state` of those that are a `CheckpointedFunction`."""
+    """Call `initialize_state` of each `CheckpointedFunction`."""
     for function in functions:
         if isinstance(function, CheckpointedFunction):
             call(function.initialize_state, FunctionInitializationContext(context), what="initialize_state()")
 
 
 def snapshot_functions(functions: Iterable[Any], checkpoint_id: int, call: Call) -> None:
-    """Call `snapshot_state` of those that are a `CheckpointedFunction`."""
+    """Call `snapshot_state` of each `CheckpointedFunction`."""
     for function in functions:
         if isinstance(function, CheckpointedFunction):
             call(function.snapshot_state, FunctionSnapshotContext(checkpoint_id), what="snapshot_state()")

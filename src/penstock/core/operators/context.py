@@ -1,4 +1,4 @@
-"""What an operator is handed by the task that runs it."""
+"""The context that a task passes to its operators."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from penstock.state.latency import StateLatency
 from penstock.state.operator_state import OperatorStateBackend
 from penstock.state.states import Sampled
 
-#: How many timers a key may set after the end of its input, unless the job says otherwise.
+#: How many timers a key may set after the end of its input, unless the job configures another limit.
 TIMERS_AFTER_END_MAX: Final = 100_000
 
 
 @dataclass
 class OperatorContext:
-    """What the task hands to one of its operators."""
+    """An operator's access to its task."""
 
     job_id: str
     operator_id: str
@@ -41,9 +41,9 @@ class OperatorContext:
     request_split: Callable[[], None]
     counters: dict[str, int] = field(default_factory=dict)
     migrations: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
-    #: how often (ms) watermark generators are asked by the clock; 0 for never
+    #: how often (ms) the clock queries watermark generators; 0 for never
     auto_watermark_interval_ms: int = 200
-    #: tells the job master the watermark (ms) of an aligned source; None where nothing aligns
+    #: reports the watermark (ms) of an aligned source to the job master; None without alignment
     report_watermark: Callable[[int], None] | None = None
     #: Whether the operator sees its keys one after another, each to its end (`core.batch`).
     is_batch: bool = False
@@ -53,25 +53,25 @@ class OperatorContext:
     timers_after_end_max: int = TIMERS_AFTER_END_MAX
     #: restored state in columns, see `state.key_columns`
     columns: ColumnStates = field(default_factory=ColumnStates)
-    #: None where a driver has no event loop
+    #: None if the driver has no event loop
     coroutines: Coroutines | None = None
-    #: None outside of iterations
+    #: None outside iterations
     superstep: SuperstepContext | None = None
-    #: what tells this run of the task from all others of the job; the attempt does where no task runs twice at a time
+    #: identifies this run of the task within the job; the attempt does so where no task runs twice at a time
     run: str = ""
     #: the jobs that this one continues, until it has a checkpoint of its own
     forerunners: tuple[str, ...] = ()
-    #: whether all is committed that earlier runs of the job have prepared and any checkpoint names
+    #: whether everything is committed that earlier runs of the job have prepared and any checkpoint names
     owes_nothing: bool = False
-    #: records that it has handed to the operator after it by doing that one's work, too
+    #: records that it has passed to the next operator by doing that operator's work as well
     fused_records: int = 0
-    #: timers of functions and windows that have fired
+    #: fired timers of functions and windows
     fired_timers: int = 0
-    #: by name, the states that the operator's functions have asked for
+    #: the states that the operator's functions have looked up, by name
     user_states: dict[str, Sampled] = field(default_factory=dict)
-    #: times accesses to state; None where that is not asked for
+    #: measures the latency of state accesses; None if that is not enabled
     state_latency: StateLatency | None = None
-    #: ages (ms) of latency markers, by what is kept apart (`core.task.latency_markers`)
+    #: ages (ms) of latency markers, by the name of their histogram (`core.task.latency_markers`)
     latency: dict[str, SlidingHistogram] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -83,11 +83,11 @@ class OperatorContext:
 
     @property
     def restored_checkpoint_id(self) -> int | None:
-        """The checkpoint or savepoint that the task began from; None for none."""
+        """The checkpoint or savepoint that the task began from, or None."""
         return self.operator_state.restored_checkpoint_id
 
     def now_ms(self) -> int:
-        """Processing time in ms."""
+        """Return processing time in ms."""
         return self.clock.now_ms()
 
     def count(self, name: str, increment: int = 1) -> None:

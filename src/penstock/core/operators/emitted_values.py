@@ -1,17 +1,17 @@
 """Results in the form that they had when a function emitted them.
 
-An operator hands over its results a batch at a time, but they count as if they were handed over one by one: a function
-may change an object after it has emitted it, and nothing downstream sees that. So an operator looks at each result when
-the function emits it. It copies a result that can change, unless nothing else refers to the result or to a mutable
-object in it, for example a record that the function has just made. It never copies a number, text, or a tuple of these.
+An operator passes on its results in batches, but they count as if they were passed on one by one: a function may change
+an object after it has emitted it, and nothing downstream sees that. So an operator examines each result when the
+function emits it. It copies a mutable result, unless nothing else refers to the result or to a mutable object in it,
+for example a record that the function has just made. It never copies a number, text, or a tuple of these.
 
-Whether something else refers to an object follows from CPython's reference counts. The counts of an object that nothing
-else refers to are measured when this module is imported, by calls of the same form.
+CPython's reference counts show whether something else refers to an object. The counts of an object that nothing else
+refers to are measured when this module is imported, by calls of the same form.
 
-A look into each tuple costs a tenth of the time of a small function. So a function that has emitted only results that
-cannot change for a while, and that has nothing that can change, is trusted (`ResultCheck`): it cannot change the
-results in a list that it has returned. A generator still can, so the operator looks at the class of each of its
-results. It looks into a sample of all results.
+Examining each tuple costs a tenth of the time of a small function. So a function is trusted (`ResultCheck`) once it has
+emitted only immutable results for a while and holds nothing mutable: it cannot change the results in a list that it has
+returned. A generator still can, so the operator checks the class of each of its results. It examines a sample of all
+results.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ from penstock.state.states import NO_KEY
 
 #: The number of immutable results after which a function is trusted.
 LOOKED_INTO_MIN: Final = 1024
-#: The operator looks into one of this many results of a trusted function.
+#: The operator examines one of this many results of a trusted function.
 STRIDE: Final = 64
 _PACKAGE: Final = "penstock."
-#: Classes of results into which the operator does not look, if it trusts the function.
+#: Classes of results that the operator does not examine if it trusts the function.
 TRUSTED: Final = IMMUTABLE | {tuple}
-#: Classes of results that change, which need no closer look.
+#: Mutable classes of results, which need no closer look.
 _OFTEN_CHANGED: Final = frozenset({list, dict, set, Row})
 
 
 class ResultCheck:
-    """Decides whether an operator looks into all results of a function, or trusts the function.
+    """Decides whether an operator examines all results of a function, or trusts the function.
 
-    A function is trusted when it has emitted `LOOKED_INTO_MIN` results that cannot change, such as numbers, text and
-    tuples of these, and when neither its attributes nor a sample of its states can change. All values of a state have
-    one type, so one value is enough.
+    A function is trusted when it has emitted `LOOKED_INTO_MIN` immutable results, such as numbers, text and tuples of
+    these, and when its attributes and a sample of its states are immutable. All values of a state have one type, so one
+    value is enough.
 
     Args:
         operator: the operator, whose functions have been opened.
@@ -58,12 +58,12 @@ class ResultCheck:
         self._functions = operator.user_functions()
         self._states = operator.context.user_states
         self._is_mixed = False
-        #: whether it has emitted nothing for a batch, or a part of one
+        #: whether the function emitted nothing for the last batch, or for a part of it
         self._is_silent = False
         self._looked_into = 0
 
     def is_close(self) -> bool:
-        """Whether the operator looks into all results of the next batch."""
+        """Return whether the operator examines all results of the next batch."""
         if not self._is_mixed and self._looked_into >= LOOKED_INTO_MIN:
             held = [value for state in self._states.values() for value in state.sample()]
             held += [value for function in self._functions for value in attribute_values(function) or ()]
@@ -72,11 +72,11 @@ class ResultCheck:
         return True
 
     def is_undecided(self) -> bool:
-        """Whether the operator will trust the function after some more results of the same kind."""
+        """Return whether the operator will trust the function after some more results of the same kind."""
         return not self._is_mixed and not self._is_silent and self._looked_into < LOOKED_INTO_MIN
 
     def note(self, results: Results, begin: int = 0) -> None:
-        """A batch, or a part of one, has been processed; its results begin at this place."""
+        """Note the results of a batch, or of a part of one; they start at index `begin`."""
         if results.has_mixed:
             self._is_mixed = True
         elif self._looked_into < LOOKED_INTO_MIN:
@@ -87,12 +87,12 @@ class ResultCheck:
 
 
 def can_never_change(value: Any) -> bool:
-    """Whether a value of a class outside `IMMUTABLE` cannot change: a tuple in a tuple, a member of an enum."""
+    """Return whether a value of a class outside `IMMUTABLE` is immutable: a tuple in a tuple, a member of an enum."""
     return value.__class__ not in _OFTEN_CHANGED and is_immutable(value)
 
 
 def _is_no_holder(value: Any) -> bool:
-    """Whether a value cannot change, or is an object of the runtime, such as a state."""
+    """Return whether a value is immutable, or is an object of the runtime, such as a state."""
     return is_immutable(value) or (value.__class__.__module__.startswith(_PACKAGE) and value.__class__ is not Row)
 
 
@@ -100,9 +100,9 @@ class Results:
     """The results of a batch.
 
     Attributes:
-        values: the results, those for side outputs with their tags.
+        values: the results; the ones for side outputs have their tags.
         times: their timestamps (ms); empty if they have none.
-        has_mixed: whether a result, or a part of a tuple, may change.
+        has_mixed: whether a result, or a part of a tuple, is mutable.
     """
 
     __slots__ = ("has_mixed", "times", "values")
@@ -113,7 +113,7 @@ class Results:
         self.has_mixed = False
 
     def take(self, yielded: Iterable[Any]) -> None:
-        """Take the results of one call, without their timestamps; the caller has `yielded` in a variable."""
+        """Take the results of one call, without their timestamps; the caller must have `yielded` in a variable."""
         append = self.values.append
         for result in yielded:
             if result.__class__ is tuple:
@@ -156,9 +156,9 @@ def process_each(
         operator: the operator, whose function is called.
         batch: the records.
         handle: called with a record and `ctx`, returns the results: see `results_of`.
-        ctx: gets `element_timestamp`.
-        check: of the function's results.
-        keys: one for each record; None where the operator has no keys.
+        ctx: receives `element_timestamp`.
+        check: decides whether the function's results are examined.
+        keys: the key of each record; None if the operator has no keys.
 
     Raises:
         UserCodeError: if the function raises.
@@ -173,7 +173,7 @@ def process_each(
         take, rows = _take_timed, zip(batch.values, timestamps, of_keys)  # noqa: B905
     left = len(batch.values)
     try:
-        # A function that can be trusted soon need not be looked into for the rest of a long batch.
+        # If a function may soon be trusted, its results need not be examined for the rest of a long batch.
         while check.is_undecided() and left > LOOKED_INTO_MIN:
             begin = len(results.values)
             take(operator, islice(rows, LOOKED_INTO_MIN), handle, ctx, results, is_close=True)
@@ -252,17 +252,17 @@ def _take_timed(
 
 
 def as_emitted(result: Any, yielded: Iterable[Any], references: int = 0, of_yielded: int = 0) -> Any:
-    """A result that may change, as it is now: a copy, unless nothing else refers to it or to what can change in it.
+    """Return a mutable result in its current form: a copy, unless nothing else refers to it or to its mutable parts.
 
-    The caller calls it in `for result in yielded`, both of them variables of its own.
+    Call this inside `for result in yielded`, where both are variables of the caller.
 
     Args:
         result: the result.
         yielded: the list, generator or iterator that it comes from.
-        references: how many more references to the result the caller knows.
+        references: how many more references to the result the caller has.
         of_yielded: the same for `yielded`.
     """
-    # A list that nothing else refers to is dropped with its references.
+    # A list that nothing else refers to is dropped along with its references.
     is_own_list = yielded.__class__ is list and getrefcount(yielded) <= _LIST_REFERENCES + of_yielded
     count = getrefcount(result) - references
     if count <= (_ITEM_REFERENCES if is_own_list else _RESULT_REFERENCES) and has_own_parts(result):
@@ -271,7 +271,7 @@ def as_emitted(result: Any, yielded: Iterable[Any], references: int = 0, of_yiel
 
 
 def _count_references(result: Any, yielded: Iterable[Any], references: int = 0, of_yielded: int = 0) -> tuple[int, int]:
-    """Called as `as_emitted` is, to measure."""
+    """Measure reference counts in a call of the same form as `as_emitted`."""
     return getrefcount(result), getrefcount(yielded)
 
 
@@ -285,7 +285,7 @@ def _measured() -> tuple[int, int, int]:
     return of_result, of_item, of_list
 
 
-#: The references to a result of a generator, to one in a list, and to the list, which nothing else refers to.
+#: The reference counts of a generator's result, of a list's item, and of the list, if nothing else refers to them.
 _RESULT_REFERENCES, _ITEM_REFERENCES, _LIST_REFERENCES = _measured()
 
 
@@ -293,7 +293,7 @@ _RESULT_REFERENCES, _ITEM_REFERENCES, _LIST_REFERENCES = _measured()
 
 
 def with_copies(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """The function of a map or of a source, whose results are copies if they may change."""
+    """Wrap the function of a map or a source, so that it copies its mutable results."""
 
     def call(record: Any) -> Any:
         result = function(record)

@@ -1,4 +1,4 @@
-"""From what user functions yield to batches: plain results, and `(OutputTag, value)` pairs for side outputs."""
+"""Converts the results of user functions to batches: plain results, and `(OutputTag, value)` pairs for side outputs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from penstock.core.records import Batch
 
 
 def is_side_output(result: Any) -> bool:
-    """Whether a yielded result is `(OutputTag, value)`, PyFlink's way to write to a side output."""
+    """Return whether a result is `(OutputTag, value)`, PyFlink's way to write to a side output."""
     return result.__class__ is tuple and len(result) == 2 and result[0].__class__ is OutputTag
 
 

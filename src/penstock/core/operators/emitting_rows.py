@@ -1,7 +1,7 @@
-"""Operators whose output type is declared, where that changes what they emit.
+"""Operators whose declared output type changes the records that they emit.
 
 Rows: tuples, lists and dicts become `Row`s, and rows get the names of the type, in its order. FLOATs are rounded to
-single precision. Both hold inside other types, and for side outputs that are read with a type.
+single precision. Both also apply inside other types, and to side outputs that are read with a type.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from penstock.core.operators.base import Output, StreamOperator, UserCodeError, 
 from penstock.core.operators.context import OperatorContext
 from penstock.core.records import Batch
 
-#: Where errors say that a record was which does not have the declared type.
+#: The place that errors name for a record without the declared type.
 _OUTPUT: Final = "the output of the operator"
 
 
 def emitting_rows(factory: Callable[[], StreamOperator], type_info: RowTypeInfo) -> StreamOperator:
-    """The operator that `factory` makes, with what it emits to its main output made into rows of the type."""
+    """Create the operator of `factory`, and convert the records of its main output to rows of the type."""
     return _with_output(factory, lambda context, output: _RowOutput(context, output, RowMaker(type_info)))
 
 
 def emitting_singles(factory: Callable[[], StreamOperator], type_info: TypeInformation) -> StreamOperator:
-    """The operator that `factory` makes, with the FLOATs that it emits to its main output in single precision."""
+    """Create the operator of `factory`, and round the FLOATs of its main output to single precision."""
     made = rounding(type_info)
     if made is None:
         raise WrongValueError(f"{type_info!r} holds no FLOAT")
@@ -37,7 +37,7 @@ def emitting_singles(factory: Callable[[], StreamOperator], type_info: TypeInfor
 
 
 def emitting_declared(factory: Callable[[], StreamOperator], type_info: TypeInformation) -> StreamOperator:
-    """The operator that `factory` makes, whose main output follows a type that holds a ROW or a FLOAT."""
+    """Create the operator of `factory`, and convert its main output to a type that holds a ROW or a FLOAT."""
     made = fitting(type_info)
     if made is None:
         raise WrongValueError(f"{type_info!r} holds neither a ROW nor a FLOAT")
@@ -47,7 +47,7 @@ def emitting_declared(factory: Callable[[], StreamOperator], type_info: TypeInfo
 def emitting_sides(
     factory: Callable[[], StreamOperator], types: tuple[tuple[str, TypeInformation], ...]
 ) -> StreamOperator:
-    """The operator that `factory` makes, whose side outputs follow their types, by tag."""
+    """Create the operator of `factory`, and convert its side outputs to their types, by tag."""
     changes = {tag_id: made for tag_id, type_info in types if (made := fitting(type_info)) is not None}
     return _with_output(factory, lambda context, output: _SideOutput(context, output, changes))
 
@@ -66,7 +66,7 @@ def _with_output(
 
 
 class _ChangedOutput:
-    """An output whose records a function changes on their way; side outputs stay."""
+    """An output that applies a function to its records, except for side outputs."""
 
     def __init__(self, context: OperatorContext, output: Output, change: Change) -> None:
         self._context = context
@@ -78,7 +78,7 @@ class _ChangedOutput:
         self._output.collect(Batch(changed, batch.timestamps, self._kinds(changed, batch.kinds)))
 
     def _kinds(self, changed: list[Any], kinds: bytes | None) -> bytes | None:
-        """The kinds that stay beside the records."""
+        """Return the row kinds to pass on beside the records."""
         return kinds
 
     def collect_side(self, tag_id: str, batch: Batch) -> None:
@@ -92,7 +92,7 @@ class _ChangedOutput:
 
 
 class _RowOutput(_ChangedOutput):
-    """Makes rows of the records that are none yet."""
+    """Converts records that are not yet rows of the type."""
 
     def __init__(self, context: OperatorContext, output: Output, make_row: RowMaker) -> None:
         super().__init__(context, output, make_row)
@@ -112,14 +112,14 @@ class _RowOutput(_ChangedOutput):
             return False
 
     def _kinds(self, changed: list[Any], kinds: bytes | None) -> bytes | None:
-        """None: rows know their kinds."""
+        """Set the row kinds in the rows, and return None."""
         for row, kind in zip(changed, kinds or (), strict=False):
             row.set_row_kind(RowKind(kind))
         return None
 
 
 class _SideOutput:
-    """An output whose records for some side outputs a function changes on their way; the main output stays."""
+    """An output that applies functions to the records of some side outputs; the main output stays the same."""
 
     def __init__(self, context: OperatorContext, output: Output, changes: Mapping[str, Change]) -> None:
         self._context = context
@@ -142,7 +142,7 @@ class _SideOutput:
 
 
 def _changed(context: OperatorContext, change: Change, values: list[Any]) -> list[Any]:
-    """Call a function with the records that an operator emits; returns its results."""
+    """Apply a function to the records that an operator emits; returns its results."""
     changed: list[Any] = []
     try:
         call_all(change, values, changed)

@@ -1,8 +1,8 @@
 """Finds functions that may hold an object, and so may change their results later.
 
 The code of a function names everything that it can reach: global variables, attributes of modules and classes, and
-other functions. A function may hold an object if one of these can change. Functions and methods that the code names are
-looked at in the same way. The code of the standard library and of installed packages counts as holding nothing.
+other functions. A function may hold an object if one of these is mutable. The search includes functions and methods
+that the code names. The code of the standard library and of installed packages counts as holding nothing.
 """
 
 from __future__ import annotations
@@ -30,38 +30,38 @@ from typing import Any, Final
 from penstock.base.copies import attribute_values, is_immutable, is_plain_instance
 
 _RUNTIME: Final = "penstock"
-#: Names of functions that reach every variable.
+#: Names of functions that can reach every variable.
 _REACH_ALL: Final = frozenset({"__import__", "eval", "exec", "globals", "import_module", "modules", "setattr"})
-#: Names of functions and attributes through which code reaches an attribute by a text.
+#: Names of functions and attributes that let code reach an attribute by a string.
 _REACH_BY_TEXT: Final = frozenset({"__dict__", "attrgetter", "getattr", "methodcaller", "vars"})
 _ATTRIBUTE_READS: Final = ("LOAD_ATTR", "LOAD_METHOD")
 _INSTALLED: Final = frozenset({"site-packages", "dist-packages"})
-#: Types of attributes of classes that are written in C or have slots.
+#: Types of class attributes that are written in C or are slots.
 _DESCRIPTORS: Final = GetSetDescriptorType | MemberDescriptorType | MethodDescriptorType | WrapperDescriptorType
-#: Methods that make an instance.
+#: Methods that create an instance.
 _MAKING_METHODS: Final = frozenset({"__init__", "__new__", "__post_init__", "__setstate__"})
-#: Methods that give a text, and are large in dataclasses.
+#: Methods that return text; they are large in dataclasses.
 _TEXT_METHODS: Final = frozenset({"__repr__", "__str__", "__format__"})
 
 
 def holds_objects(function: Any) -> bool:
-    """Whether a function may hold an object of its own, and so may change its results later.
+    """Return whether a function may hold an object of its own, and so may change its results later.
 
     It may if it has attributes or assigns them, or if it is a `functools.partial`. It may if its code names something
-    that can change: a variable of an enclosing function, a default, a global variable, or an attribute of a module or
-    a class. Functions that its code names are looked at in the same way.
+    mutable: a variable of an enclosing function, a default, a global variable, or an attribute of a module or a class.
+    Functions that its code names are examined in the same way.
     """
     return _Search().finds_in(function)
 
 
 class _Names:
-    """The names in the code of a function, and in the functions that are made in it.
+    """The names in the code of a function, and in the functions that are defined in it.
 
     Attributes:
         variables: the global variables.
-        attributes: the attributes, of whatever objects.
+        attributes: the attributes, of any objects.
         imported: the modules that it imports.
-        bare: the global variables that it uses for more than one attribute of theirs.
+        bare: the global variables that it uses in other ways than to read an attribute.
         assigned: variables of an enclosing function that it assigns.
         stores_own: whether it assigns an attribute of its first parameter.
         stores: whether it assigns another attribute, or a global variable.
@@ -89,11 +89,11 @@ class _Names:
         for number, step in enumerate(steps):
             following = steps[number + 1].opname if number + 1 < len(steps) else ""
             self._read_step(step, steps[number - 1], following, own)
-            if step.opname == "IMPORT_NAME":  # a relative import has no name that is known here
+            if step.opname == "IMPORT_NAME":  # the full name of a relative import is not known here
                 self.imported.add("." if steps[number - 2].argval else step.argval)
         for constant in code.co_consts:
             if isinstance(constant, CodeType):
-                # The first parameter of an inner function is another one.
+                # The first parameter of an inner function is a different object.
                 self._read(constant, None)
             elif isinstance(constant, str):
                 self._texts.add(constant)
@@ -120,23 +120,23 @@ class _Names:
 class _Search:
     """A search of a function and of everything that it names.
 
-    A function may get an instance of a class from another function. So an attribute that any of the functions names is
-    looked for in every class that any of them names.
+    A function may get an instance of a class from another function. So the search looks for every attribute that any of
+    the functions names, in every class that any of them names.
     """
 
     def __init__(self) -> None:
         self._seen: set[tuple[int, bool]] = set()
         self._attributes: set[str] = set()
-        #: Each class, and whether the functions make its instances.
+        #: each class, and whether the functions create its instances
         self._classes: dict[tuple[type, bool], None] = {}
 
     def finds_in(self, function: Any) -> bool:
-        """Whether a function holds an object that can change."""
+        """Return whether a function holds a mutable object."""
         if self._is_callable_held(function):
             return True
         looked_for: set[str] = set()
         looked_into = 0
-        # Each look may find more classes and names.
+        # Each pass may find more classes and names.
         while looked_for != self._attributes or looked_into != len(self._classes):
             looked_for, looked_into = set(self._attributes), len(self._classes)
             if any(self._class_holds(cls, is_made) for cls, is_made in list(self._classes)):
@@ -159,11 +159,11 @@ class _Search:
         return isinstance(code, FunctionType) and self._function_holds(code, False)
 
     def _is_held(self, value: Any, is_made: bool = False) -> bool:
-        """Whether a value can change, or holds something that can.
+        """Return whether a value is mutable, or holds something mutable.
 
         Args:
             value: a value that a function names.
-            is_made: whether it is a method of a class whose instances the functions make. Such a method may assign
+            is_made: whether it is a method of a class whose instances the functions create. Such a method may assign
                 attributes of its instance.
         """
         if isinstance(value, FunctionType):
@@ -193,7 +193,7 @@ class _Search:
         self._seen.add(key)
         enclosed = list(_contents_of(function.__closure__ or ()))
         if _is_installed(function.__module__):
-            return any(map(self._is_held, enclosed))  # perhaps a function of the program, in a decorator
+            return any(map(self._is_held, enclosed))  # may be a user-defined function in a decorator
         names, scope = _Names(function.__code__), function.__globals__
         if function.__dict__ or names.stores or names.reaches_all or (names.stores_own and not is_made):
             return True
@@ -210,17 +210,17 @@ class _Search:
         for name in names.imported:
             if not _is_installed(name):
                 if name not in sys.modules:
-                    return True  # its content is not known yet
+                    return True  # its contents are not known yet
                 modules += [sys.modules[part] for part in _with_parents(name)]
         return any(self._is_held(value) for value in _named_in(modules, names.attributes))
 
     def _has_attributes(self, owner: Any) -> bool:
-        """Whether an object has attributes of its own that its methods may change."""
+        """Return whether an object has attributes of its own that its methods may change."""
         values = attribute_values(owner)
         if values is None:
             return True
         if values:
-            # The runtime's own functions assign none later.
+            # The runtime's own functions do not assign attributes later.
             return not _is_of_runtime(type(owner).__module__) or any(map(self._is_held, values))
         slots = (name for base in type(owner).__mro__ for name, value in vars(base).items() if _is_slot(value))
         return any(hasattr(owner, name) for name in slots)
@@ -255,7 +255,7 @@ def _contents_of(cells: Iterable[CellType]) -> Iterator[Any]:
 
 
 def _named_in(modules: list[ModuleType], names: set[str]) -> Iterator[Any]:
-    """The values that the code names in modules, and in modules that it names in these."""
+    """Yield the values with these names in modules, and in the user's modules that these names refer to."""
     seen: set[int] = set()
     while modules:
         module = modules.pop()
@@ -283,7 +283,7 @@ def _is_of_runtime(name: str) -> bool:
 
 
 def _is_installed(name: str | None) -> bool:
-    """Whether a module is of the standard library, of an installed package, or of the runtime."""
+    """Return whether a module belongs to the standard library, an installed package, or the runtime."""
     if not name:
         return False
     if name.partition(".")[0] in sys.stdlib_module_names or _is_of_runtime(name):

@@ -1,11 +1,12 @@
-"""What user functions may return.
+"""Checks the values that user functions return.
 
 Results come from generators, lists, iterators and views of state; None means no results. Any other iterable (a tuple,
-text, a dict, a row) was most likely meant as one result, so it is refused instead of being taken apart. `flat_map` is
-the exception: its purpose is to take things apart, so it may return any iterable, as in PyFlink. Where a function gives
+text, a dict, a row) was most likely meant as one result, so it is refused instead of being expanded. `flat_map` is the
+exception: its purpose is to expand values, so it may return any iterable, as in PyFlink. Where a function returns
 exactly one value, a generator or a coroutine is refused.
 
-The loops over records ask by class for a generator or a list, the most frequent, and call `results_of` for the rest.
+The loops over records check by class for a generator or a list, the most frequent cases, and call `results_of` for the
+rest.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ from typing import Any, Final
 from penstock.base.errors import MisuseError, short_repr
 from penstock.state.states import StateView
 
-#: What is never the one value that a function gives.
+#: Types that are never the single value of a function.
 NO_VALUES: Final = frozenset((GeneratorType, CoroutineType, AsyncGeneratorType))
 _TEXT_CHARS_MAX: Final = 80
 
 
 def results_of(returned: Any, function: Callable[..., Any]) -> Iterable[Any]:
-    """Check what a function with any number of results has returned: a list, an iterator or a view of state.
+    """Check the return value of a function with any number of results: a list, an iterator or a view of state.
 
     Raises:
         MisuseError: for everything else.
@@ -43,7 +44,7 @@ def results_of(returned: Any, function: Callable[..., Any]) -> Iterable[Any]:
 
 
 def items_of(returned: Any, function: Callable[..., Any]) -> Iterator[Any]:
-    """The items of an iterable that `flat_map` has returned.
+    """Return an iterator over the iterable that `flat_map` has returned.
 
     Raises:
         MisuseError: for an object that cannot be iterated over.
@@ -61,16 +62,16 @@ def items_of(returned: Any, function: Callable[..., Any]) -> Iterator[Any]:
 
 
 def wrong_value(returned: Any, what: str) -> MisuseError:
-    """The error for what a function returned in place of one value, of a class that is in `NO_VALUES`."""
+    """Return the error for a function that returned an object of a type in `NO_VALUES` instead of one value."""
     _discard(returned)
     return _refusal(f"{what} returned a {type(returned).__name__}", isinstance(returned, GeneratorType))
 
 
 def refuse_generator_function(function: Any, name: str) -> None:
-    """Raise where a function that gives one value is one that yields, or an async one.
+    """Raise if a function that must return one value yields or is async.
 
     Args:
-        function: what the user gave: an object with a method of that name, or a plain callable.
+        function: the user's function: an object with a method of that name, or a plain callable.
         name: the method's name.
 
     Raises:
@@ -95,6 +96,6 @@ def _name_of(function: Callable[..., Any]) -> str:
 
 
 def _discard(returned: Any) -> None:
-    """Close a coroutine that will never be awaited, because Python would warn of it."""
+    """Close a coroutine that will never be awaited, because Python would warn about it."""
     if isinstance(returned, CoroutineType):
         returned.close()

@@ -1,4 +1,4 @@
-"""What a rich function sees of the subtask that runs it (PyFlink's RuntimeContext)."""
+"""The view that a rich function has of the subtask running it (PyFlink's RuntimeContext)."""
 
 from __future__ import annotations
 
@@ -39,33 +39,33 @@ S = TypeVar("S", bound=State)
 
 
 class KeyedStateStore:
-    """The keyed states of the subtask that runs a function."""
+    """The keyed state of the subtask that runs a function."""
 
     def __init__(self, context: OperatorContext) -> None:
         self._context = context
 
     def get_state(self, state_descriptor: ValueStateDescriptor) -> ValueState[Any]:
-        """The value state of the current key; raises `StateError` on a stream without keys."""
+        """Return the value state of the current key; raises `StateError` on a non-keyed stream."""
         state = declared_value_state(state_descriptor, open_value_state(self._context.keyed, state_descriptor))
         return self._followed(state_descriptor, state)
 
     def get_list_state(self, state_descriptor: ListStateDescriptor) -> ListState[Any]:
-        """The list state of the current key; raises `StateError` on a stream without keys."""
+        """Return the list state of the current key; raises `StateError` on a non-keyed stream."""
         state = declared_list_state(state_descriptor, open_list_state(self._context.keyed, state_descriptor))
         return self._followed(state_descriptor, state)
 
     def get_map_state(self, state_descriptor: MapStateDescriptor) -> MapState[Any, Any]:
-        """The map state of the current key; raises `StateError` on a stream without keys."""
+        """Return the map state of the current key; raises `StateError` on a non-keyed stream."""
         state = declared_map_state(state_descriptor, open_map_state(self._context.keyed, state_descriptor))
         return self._followed(state_descriptor, state)
 
     def get_reducing_state(self, state_descriptor: ReducingStateDescriptor) -> ReducingState[Any]:
-        """The reducing state of the current key; raises `StateError` on a stream without keys."""
+        """Return the reducing state of the current key; raises `StateError` on a non-keyed stream."""
         state = declared_reducing_state(state_descriptor, partial(open_reducing_state, self._context.keyed))
         return self._followed(state_descriptor, state)
 
     def get_aggregating_state(self, state_descriptor: AggregatingStateDescriptor) -> AggregatingState[Any, Any]:
-        """The aggregating state of the current key; raises `StateError` on a stream without keys."""
+        """Return the aggregating state of the current key; raises `StateError` on a non-keyed stream."""
         state = declared_aggregating_state(state_descriptor, partial(open_aggregating_state, self._context.keyed))
         return self._followed(state_descriptor, state)
 
@@ -79,48 +79,48 @@ class RuntimeContext(KeyedStateStore):
     """Index, parallelism, attempt and keyed state of the subtask that runs a function (A1)."""
 
     def get_task_name(self) -> str:
-        """The name of the task, for example `Map -> Filter`."""
+        """Return the name of the task, for example `Map -> Filter`."""
         return self._context.task_name
 
     def get_number_of_parallel_subtasks(self) -> int:
-        """The parallelism of the operator."""
+        """Return the parallelism of the operator."""
         return self._context.parallelism
 
     def get_max_number_of_parallel_subtasks(self) -> int:
-        """The maximum parallelism: the number of key groups."""
+        """Return the maximum parallelism: the number of key groups."""
         return self._context.max_parallelism
 
     def get_index_of_this_subtask(self) -> int:
-        """The index of this subtask, from 0."""
+        """Return the index of this subtask, from 0."""
         return self._context.subtask_index
 
     def get_attempt_number(self) -> int:
-        """How often this subtask was started before."""
+        """Return the number of earlier attempts of this subtask."""
         return self._context.attempt
 
     def get_task_name_with_subtasks(self) -> str:
-        """The task's name with the subtask's number from 1, as in `Map (2/4)`."""
+        """Return the task's name with the subtask's number from 1, as in `Map (2/4)`."""
         context = self._context
         return f"{context.task_name} ({context.subtask_index + 1}/{context.parallelism})"
 
     def get_job_id(self) -> str:
-        """The job's id, 32 hexadecimal digits."""
+        """Return the job's id, 32 hexadecimal digits."""
         return self._context.job_id
 
     def get_job_parameter(self, key: str, default_value: str) -> str:
-        """One of the user's own settings (`ExecutionConfig.set_global_job_parameters`), or the default."""
+        """Return one of the user's own settings (`ExecutionConfig.set_global_job_parameters`), or the default."""
         return self._context.job_parameters.get(key, default_value)
 
     def get_metrics_group(self) -> MetricGroup:
-        """Where the function registers what it measures; see `penstock.metrics`."""
+        """Return the metric group for the function's own metrics; see `penstock.metrics`."""
         return MetricGroup(self._context.metrics)
 
     def add_accumulator(self, name: str, accumulator: Accumulator[Any, Any]) -> None:
-        """Register an accumulator, in `open`; see `penstock.base.accumulators`.
+        """Register an accumulator in `open`; see `penstock.base.accumulators`.
 
         Raises:
-            ValueError: if the operator has one of that name already.
-            NotImplementedError: in an iteration, which has aggregators.
+            ValueError: if the operator already has an accumulator of that name.
+            NotImplementedError: in an iteration, which has aggregators instead.
         """
         if self._context.superstep is not None:
             raise UnsupportedError(
@@ -132,13 +132,13 @@ class RuntimeContext(KeyedStateStore):
         self._context.accumulators[name] = accumulator
 
     def get_accumulator(self, name: str) -> Accumulator[Any, Any] | None:
-        """This subtask's accumulator of that name; None when there is none."""
+        """Return this subtask's accumulator of that name, or None."""
         return self._context.accumulators.get(name)
 
     # --- iterations --------------------------------------------------------------------------------------------------
 
     def get_superstep_number(self) -> int:
-        """The number of the superstep, from 1.
+        """Return the number of the superstep, from 1.
 
         Raises:
             RuntimeError: outside of an iteration.
@@ -146,20 +146,20 @@ class RuntimeContext(KeyedStateStore):
         return self._superstep("get_superstep_number()").number
 
     def get_iteration_aggregator(self, name: str) -> Aggregator[Any]:
-        """This subtask's copy of an aggregator of the iteration, empty as the superstep begins.
+        """Return this subtask's copy of an iteration aggregator, empty at the start of the superstep.
 
         Raises:
             RuntimeError: outside of an iteration.
-            KeyError: if the iteration has none of that name.
+            KeyError: if the iteration has no aggregator of that name.
         """
         return self._superstep(f"get_iteration_aggregator({name!r})").aggregator(name)
 
     def get_previous_iteration_aggregate(self, name: str) -> Any:
-        """What an aggregator came to in the superstep before, over all subtasks; None in the first superstep.
+        """Return an aggregator's value in the previous superstep, over all subtasks; None in the first superstep.
 
         Raises:
             RuntimeError: outside of an iteration.
-            KeyError: if the iteration has none of that name.
+            KeyError: if the iteration has no aggregator of that name.
         """
         return self._superstep(f"get_previous_iteration_aggregate({name!r})").previous(name)
 

@@ -1,7 +1,7 @@
-"""Timers of one operator in one time domain, fired in order of time, each item at most once a time.
+"""Timers of one operator in one time domain, fired in time order, each item at most once per time.
 
-Timers that share a time lie in one bucket, so that registering one costs a dictionary access, and a heap operation
-only for the first of its time. Deleting is exact.
+Timers with the same time share a bucket, so registering one costs a dictionary access, and a heap operation only for
+the first of its time. Deletion is exact.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ DROPPED_TIMERS: Final = "numTimersDropped"
 
 
 class EndlessTimersError(OperationError):
-    """A key goes on setting timers after the end of its input. Another attempt would not end, either."""
+    """A key keeps setting timers after the end of its input. Another attempt would not end either."""
 
     suppresses_restart = True
 
 
 class TimersAfterEnd:
-    """Admits the timers that keys set after the end of their input, each key up to a limit.
+    """Admits timers that keys set after the end of their input, up to a limit for each key.
 
-    All timers are due then, so one that always sets another would never end. With the limit 0 none is admitted.
+    All timers are due by then, so a timer that always sets another would never end. The limit 0 admits none.
     """
 
     __slots__ = ("_context", "_counts")
@@ -39,7 +39,7 @@ class TimersAfterEnd:
         self._counts: dict[Any, int] = {}
 
     def admit(self, key: Any) -> bool:
-        """Whether the key may set another timer.
+        """Return whether the key may set another timer.
 
         Raises:
             EndlessTimersError: if the key has set too many.
@@ -58,15 +58,15 @@ class TimersAfterEnd:
         return True
 
     def clear(self) -> None:
-        """Begin with other keys."""
+        """Reset the counts for other keys."""
         self._counts.clear()
 
 
 class TimerQueue:
     """Items (such as keys) with the times (ms) at which they are due.
 
-    The buckets are the namespaces of a state table, so timers are part of every snapshot, and a queue over a restored
-    table continues where it was.
+    The buckets are namespaces of a state table, so timers are part of every snapshot, and a queue over a restored table
+    continues where it was.
     """
 
     __slots__ = ("_buckets", "_heap", "_lone", "_table")
@@ -74,7 +74,7 @@ class TimerQueue:
     def __init__(self, table: KeyedTable) -> None:
         self._table = table
         self._buckets = table.panes
-        #: the items that are the only ones of their times
+        #: the items that are the only ones due at their times
         self._lone: dict[int, Any] = {} if table.lone is None else table.lone
         self._heap = [*self._buckets, *self._lone]
         heapify(self._heap)
@@ -83,13 +83,13 @@ class TimerQueue:
         return sum(map(len, self._buckets.values())) + len(self._lone)
 
     def register(self, timestamp: int, item: Any) -> None:
-        """Let `item` be due at `timestamp`; a second registration changes nothing."""
+        """Make `item` due at `timestamp`; a second registration changes nothing."""
         bucket = self._buckets.get(timestamp)
         if bucket is None or item not in bucket:
             self.put(timestamp, item, bucket)
 
     def put(self, timestamp: int, item: Any, bucket: dict[Any, Any] | None) -> None:
-        """`register` of an item that is not in the bucket of its time, which is given here, when there is one."""
+        """Register an item that is not in `bucket`, the existing bucket of its time, if any."""
         table = self._table
         if bucket is not None:
             bucket[item] = None
@@ -97,7 +97,7 @@ class TimerQueue:
             known = self._lone.get(timestamp, _MISSING)
             if known is _MISSING:
                 if item is NO_KEY:
-                    hash(item)  # raises: the errors of state are for timers as well
+                    hash(item)  # raises: timers without a key fail like state without a key
                 heappush(self._heap, timestamp)
                 if table.lone is not None:
                     table.lone[timestamp] = item
@@ -111,7 +111,7 @@ class TimerQueue:
             table.changed(timestamp).add(item)
 
     def delete(self, timestamp: int, item: Any) -> None:
-        """Forget `item` at `timestamp`, when it is there."""
+        """Remove `item` at `timestamp`, if it is there."""
         if timestamp in self._lone:
             self._table.entries(timestamp)
         bucket = self._buckets.get(timestamp)
@@ -121,7 +121,7 @@ class TimerQueue:
                 self._table.changed(timestamp).add(item)
 
     def next_timestamp(self) -> int | None:
-        """The earliest time at which anything is due, or None."""
+        """Return the earliest time at which anything is due, or None."""
         while self._heap:
             timestamp: int = self._heap[0]
             if timestamp in self._lone or self._buckets.get(timestamp):
@@ -131,7 +131,7 @@ class TimerQueue:
         return None
 
     def clear(self) -> None:
-        """Forget all."""
+        """Remove all timers."""
         for timestamp in list(self._buckets):
             self._table.drop(timestamp)
         for timestamp in list(self._lone):
@@ -139,9 +139,9 @@ class TimerQueue:
         self._heap.clear()
 
     def fire(self, up_to: int, on_timer: Callable[[int, Any], None]) -> int:
-        """Call `on_timer(timestamp, item)` for all that is due at or before `up_to`; timers may be added meanwhile.
+        """Call `on_timer(timestamp, item)` for all items due at or before `up_to`; timers may be added meanwhile.
 
-        Returns how many have fired.
+        Returns the number of timers fired.
         """
         fired = 0
         for timestamp, item in self.due(up_to):
@@ -150,7 +150,7 @@ class TimerQueue:
         return fired
 
     def due(self, up_to: int) -> Iterator[tuple[int, Any]]:
-        """Take all that is due at or before `up_to`, as (timestamp, item), each when it is asked for.
+        """Yield (timestamp, item) for all items due at or before `up_to`, removing each when it is requested.
 
         Timers may be added and deleted meanwhile.
         """
@@ -170,10 +170,10 @@ class TimerQueue:
                 table.drop(timestamp)
                 continue
             for item in list(bucket):
-                # A timer that was deleted by an earlier one of the same time must not fire.
+                # A timer deleted by an earlier one of the same time must not fire.
                 if bucket.pop(item, _MISSING) is not _MISSING:
                     yield timestamp, item
                     if settle is not None:
                         settle()
                     if heap[0] < timestamp:
-                        break  # one was set for an earlier time, and is next
+                        break  # a timer was set for an earlier time and fires next

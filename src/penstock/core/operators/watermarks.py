@@ -1,4 +1,4 @@
-"""Watermarks made from timestamps, and by a user's generator (C2)."""
+"""Watermarks generated from timestamps or by a user's generator (C2)."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from penstock.base.watermark_strategy import WatermarkGenerator as UserGenerator
 from penstock.core.columns.batch import ColumnBatch, describe_origin, make_batch, rowtimes_in
 from penstock.core.records import MIN_TIMESTAMP, Batch
 
-#: What errors call the user's functions.
+#: Names of the user's functions in errors.
 ASSIGNER: Final = "the timestamp assigner"
 GENERATOR: Final = "the watermark generator"
 EVENT_TIME: Final = "the event time"
-#: The counter of records that came after the watermark had passed them.
+#: The counter of records that arrive after the watermark has passed them.
 LATE_RECORDS: Final = "late_records_dropped"
-#: The counter of records that left the stream because their event time is NULL.
+#: The counter of records removed from the stream because their event time is NULL.
 NULL_TIME_RECORDS: Final = "null_time_records"
 
 
@@ -36,7 +36,7 @@ class _Output(WatermarkOutput):
 
     def __init__(self) -> None:
         self._watermark: Any = None
-        #: whether it says that the stream is idle; None for nothing new
+        #: whether the generator marked the stream as idle; None if it did not say
         self.idle: bool | None = None
 
     def emit_watermark(self, watermark: Any) -> None:
@@ -51,14 +51,14 @@ class _Output(WatermarkOutput):
         self.idle = False
 
     def taken(self) -> tuple[Any, bool | None]:
-        """The highest watermark and the last word about idleness, which count once."""
+        """Return the highest watermark and the latest idleness since the last call, and reset both."""
         taken = self._watermark, self.idle
         self._watermark = self.idle = None
         return taken
 
 
 def _takes_output(method: Callable[..., Any], others: int) -> bool:
-    """Whether a method of a generator has a parameter for the output after its `others` parameters."""
+    """Return whether a generator's method has a parameter for the output after its `others` parameters."""
     try:
         parameters = signature(method).parameters.values()
     except (TypeError, ValueError):
@@ -68,7 +68,7 @@ def _takes_output(method: Callable[..., Any], others: int) -> bool:
 
 
 class AssignerError(Exception):
-    """The user's timestamp assigner or watermark generator raised on a record (None: when asked by the clock)."""
+    """The user's timestamp assigner or watermark generator raised on a record (None: when called periodically)."""
 
     def __init__(self, record: Any, what: str = ASSIGNER) -> None:
         super().__init__(record, what)
@@ -77,7 +77,7 @@ class AssignerError(Exception):
 
 
 def _made(factory: Callable[[], Any]) -> Any:
-    """The user's generator.
+    """Create the user's generator.
 
     Raises:
         AssignerError: if the factory raises, or returns an object without the methods of a generator.
@@ -98,16 +98,16 @@ def _made(factory: Callable[[], Any]) -> Any:
 
 
 class WatermarkGenerator:
-    """Assigns timestamps and follows them with watermarks, of one stream or of one split of a source.
+    """Assigns timestamps and generates watermarks for one stream, or for one split of a source.
 
-    A bounded watermark is at the highest timestamp minus the bound minus 1 ms. The generator emits it once for each
-    batch, so it depends on the records alone and not on a clock. A user's generator sees each record, and its watermark
-    comes right after that record; it is also asked by the clock. Ingestion time is the clock's: a watermark comes after
-    each batch, and by the clock when there is none. Idleness is by the clock too: without records for `idleness_ms` a
-    stream stops holding others back.
+    A bounded watermark is the highest timestamp minus the bound minus 1 ms. The generator emits it once per batch, so
+    it depends on the records alone and not on a clock. A user's generator sees each record, and its watermark comes
+    right after that record; it is also called periodically. Ingestion time uses the clock: a watermark follows each
+    batch, or comes periodically when there are no batches. Idleness also uses the clock: a stream without records for
+    `idleness_ms` stops holding others back.
 
     Raises:
-        AssignerError: if the user's generator cannot be made.
+        AssignerError: if the user's generator cannot be created.
     """
 
     def __init__(self, strategy: WatermarkStrategy) -> None:
@@ -117,13 +117,13 @@ class WatermarkGenerator:
         self._of_batches = made if isinstance(made, BatchWatermarks) else None
         self._user = None if isinstance(made, BatchWatermarks) else made
         self._output = _Output()
-        #: the user's methods that have a parameter for the output
+        #: whether the user's methods have a parameter for the output
         self._with_output = (
             (False, False)
             if self._user is None
             else (_takes_output(self._user.on_event, 2), _takes_output(self._user.on_periodic_emit, 0))
         )
-        #: the tag of the side output with the records that `assign` leaves out; None if it leaves out none
+        #: the tag of the side output for records that `assign` leaves out; None if it leaves out none
         self.side_tag = None if self._of_batches is None else self._of_batches.side_tag
         self._delay_ms = (strategy.out_of_orderness_ms or 0) + 1
         self._idleness_ms = strategy.idleness_ms
@@ -134,7 +134,7 @@ class WatermarkGenerator:
         self.idle = False
 
     def assign(self, batch: Batch, now_ms: int) -> Batch:
-        """The batch with the strategy's timestamps; records without an event time may be left out, see `left_out`."""
+        """Return the batch with the strategy's timestamps; `left_out` returns the records left out without one."""
         if self._kind == "ingestion":
             self._ingested_ms = max(now_ms, self._ingested_ms, self.watermark + 1)
             return make_batch(batch.content()[0], [self._ingested_ms] * len(batch), batch.kinds)
@@ -165,11 +165,11 @@ class WatermarkGenerator:
         return make_batch(batch.content()[0], timestamps, batch.kinds)
 
     def left_out(self) -> Batch | None:
-        """The records that the last `assign` left out, or None."""
+        """Return the records that the last `assign` left out, or None."""
         return None if self._of_batches is None else self._of_batches.left_out()
 
     def follow(self, batch: Batch) -> Iterable[tuple[Batch, int | None]]:
-        """The records in parts, each with the watermark after it, or None where it has not advanced."""
+        """Return the records in parts, each with the watermark after it, or None if it has not advanced."""
         if self._of_batches is not None:
             return self._by_batch(batch, self._of_batches)
         return ((batch, self.advance(batch)),) if self._user is None else self._by_record(batch, self._user)
@@ -205,7 +205,7 @@ class WatermarkGenerator:
             yield (batch.slice(begin, len(values)) if begin else batch), None
 
     def advance(self, batch: Batch) -> int | None:
-        """The watermark after these records by the rule of the strategy, or None when it has not advanced."""
+        """Return the strategy's watermark after these records, or None if it has not advanced."""
         if self._kind in ("none", "custom", "batches"):
             return None
         highest = batch.max_timestamp()
@@ -213,13 +213,13 @@ class WatermarkGenerator:
 
     @property
     def is_periodic(self) -> bool:
-        """Whether it is to be asked by the clock."""
+        """Whether to call `on_periodic`."""
         return self._kind in ("custom", "ingestion")
 
     def on_periodic(self, now_ms: int) -> int | None:
-        """The generator's watermark by the clock, when it advances.
+        """Return the generator's periodic watermark, if it advances.
 
-        A stream that is idle for want of records is not asked; one whose generator says so itself is.
+        A stream that is idle for lack of records is not asked; a stream that its generator marked as idle is.
         """
         if self.idle and not self._with_output[1]:
             return None
@@ -236,7 +236,7 @@ class WatermarkGenerator:
             raise AssignerError(None, GENERATOR) from error
 
     def _said(self) -> Any:
-        """The watermark that the generator has emitted, or None; notes whether the stream is idle."""
+        """Return the watermark that the generator has emitted, or None, and update whether the stream is idle."""
         proposed, idle = self._output.taken()
         if idle is not None:
             self.idle = idle
@@ -249,29 +249,29 @@ class WatermarkGenerator:
         return watermark
 
     def resume(self, now_ms: int) -> None:
-        """The stream was held back until now, which does not count as silence."""
+        """Restart the idle timeout: the stream was held back until now, which does not count as silence."""
         if self._last_record_ms is not None:
             self._last_record_ms = now_ms
 
     def saw_records(self, now_ms: int) -> bool:
-        """Note activity; True when the stream had been idle until now."""
+        """Note activity; return True if the stream had been idle until now."""
         self._last_record_ms = now_ms
         was_idle, self.idle = self.idle, False
         return was_idle
 
     @property
     def tracks_idleness(self) -> bool:
-        """Whether the strategy asks for idleness."""
+        """Whether the strategy detects idleness."""
         return self._idleness_ms is not None
 
     def idle_deadline_ms(self) -> int | None:
-        """When (ms) the stream becomes idle if nothing comes."""
+        """Return when (ms) the stream becomes idle if no records arrive."""
         if self._idleness_ms is None or self.idle or self._last_record_ms is None:
             return None
         return self._last_record_ms + self._idleness_ms
 
     def check_idle(self, now_ms: int) -> bool:
-        """True when the stream becomes idle just now."""
+        """Mark the stream as idle if it has been silent for long enough; return True if it just became idle."""
         if self._last_record_ms is None:
             self._last_record_ms = now_ms
         deadline = self.idle_deadline_ms()
@@ -282,7 +282,7 @@ class WatermarkGenerator:
 
 
 def _whole(timestamps: list[Any], batch: Batch, assigner: Any) -> list[int]:
-    """The timestamps as plain ints."""
+    """Return the timestamps as plain ints."""
     what = f"the timestamp column {assigner.column!r}" if isinstance(assigner, ColumnAssigner) else ASSIGNER
     whole: list[int] = []
     try:

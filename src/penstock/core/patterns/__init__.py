@@ -1,16 +1,17 @@
-"""Patterns of events, found while the events come: no IO, no clock, and the same matches for the same events.
+"""Pattern matching on events as they arrive: no IO, no clock, and the same matches for the same events.
 
 - A [pattern](pattern.py) is a value: stages, each with a condition, how often it takes an event, and which events may
-  lie between it and the stage before.
-- It becomes an [automaton](automaton.py): states, with steps that take an event, pass it over, or go on without one.
-- The [matcher](matcher.py) leads the events of one key through it. All that it keeps between events is a list of plain
-  values, its memory, which is keyed state. Several ways to go make several partial matches.
-- Each event is in the [memory](memory.py) once, however many partial matches have it. A partial match knows its last
-  link only; a link knows its event, its stage and the link before. Flink's buffer has one node for an event in a stage,
-  which paths share, and needs version numbers to tell whose edges these are. Here a link has one link before it, so
-  the links are a tree, a path is what lies between a link and the root, and there is nothing to tell apart. Links and
-  events count who refers to them, and go with the last one.
-- [Skip strategies](skipping.py) say which partial matches die with a match, and let matches out in the order in which
+  lie between it and the previous stage.
+- It is compiled into an [automaton](automaton.py): states, with steps that take an event, ignore it, or proceed
+  without one.
+- The [matcher](matcher.py) runs the events of one key through the automaton. All it keeps between events is a list of
+  plain values, its memory, which is keyed state. If several steps are possible, there are several partial matches.
+- The [memory](memory.py) contains each event once, however many partial matches include it. A partial match knows only
+  its last link; a link knows its event, its stage and the previous link. Flink's buffer has one node for an event in a
+  stage, shared by paths, and needs version numbers to tell their edges apart. Here a link has one previous link, so
+  the links form a tree, a path leads from a link to the root, and no version numbers are needed. Links and events
+  are reference-counted, and removed with the last reference.
+- [Skip strategies](skipping.py) say which partial matches a match discards, and emit matches in the order in which
   they began.
 
 See Flink's documents "FlinkCEP" and "Pattern Recognition".

@@ -1,15 +1,15 @@
-"""What a pattern is run as: states, with steps that take an event, pass it over, or go on without one.
+"""The executable form of a pattern: states, with steps that take an event, ignore it, or proceed without one.
 
-A step has a guard: conditions that have to hold, or must not, and sets of such conditions of which none may be true as
-a whole. Some states are more than a place between two events:
+A step has a guard: conditions that must or must not hold, and sets of conditions that must not all hold. Some states
+have a special meaning:
 
-- the final one: the match is complete;
-- *stops*: an event that must not be there has come, and the partial match is none any more;
-- *pending* ones wait for time: when it is up and no stop was met, the match is complete.
+- the final state: the match is complete;
+- *stops*: a forbidden event has arrived, and the partial match is discarded;
+- *pending* states wait for time: if it runs out and no stop was reached, the match is complete.
 
-A state may have a time: a partial match that is in it so long after its last event has taken too long.
+A state may have a time limit: a partial match that stays in it that long after its last event times out.
 
-[`making`](making.py) makes the automaton of a pattern.
+[`making`](making.py) builds the automaton of a pattern.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from typing import Final, TypeAlias
 
 
 class Action(Enum):
-    """What a step does with the event."""
+    """How a step handles the event."""
 
     TAKE = "take"
     IGNORE = "ignore"
     PROCEED = "proceed"
 
 
-#: numbers of conditions, and whether they have to hold
+#: the numbers of conditions, and whether they have to hold
 Guard: TypeAlias = tuple[tuple[int, bool], ...]
-#: the state in which a match is complete
+#: the state of a complete match
 FINAL: Final = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A way from one state to another. `unless`: none of these may be true as a whole."""
+    """A step from one state to another. `unless`: sets of conditions; no set may hold as a whole."""
 
     action: Action
     target: int
@@ -43,15 +43,15 @@ class Step:
     unless: tuple[Guard, ...] = ()
 
     def conditions(self) -> set[int]:
-        """The numbers of the conditions that it may ask for."""
+        """Return the numbers of the conditions that the step may evaluate."""
         return {number for guard in (self.guard, *self.unless) for number, _ in guard}
 
 
 @dataclass(frozen=True, slots=True)
 class Automaton:
-    """States by their numbers: the name of the stage of each, its steps, and its time (ms), if it has one.
+    """States by number: the stage name of each, its steps, and its time limit (ms), if any.
 
-    `labels` tell the states of a stage apart, and stay the same when other stages of the pattern change.
+    `labels` distinguish the states of a stage, and stay the same when other stages of the pattern change.
     """
 
     names: tuple[str, ...]
@@ -63,18 +63,18 @@ class Automaton:
     stops: frozenset[int] = frozenset()
 
     def conditions(self) -> tuple[frozenset[int], ...]:
-        """For each state the conditions that an event may be asked for there, and in the states that it leads to."""
+        """Return, for each state, the conditions that an event may be tested on there and in the states after it."""
         return tuple(frozenset(self._asked(state)) for state in range(len(self.steps)))
 
     def _asked(self, state: int) -> set[int]:
         steps = [step for one in self._onwards({state}) for step in self.steps[one]]
         taken = {step.target for step in steps if step.action is Action.TAKE}
-        # Behind an event that is taken, only ways on to the final state are looked at.
+        # After an event is taken, only steps toward the final state are considered.
         steps += [step for one in self._onwards(taken) for step in self.steps[one] if step.action is Action.PROCEED]
         return {number for step in steps for number in step.conditions()}
 
     def _onwards(self, states: set[int]) -> set[int]:
-        """These states, and those to which one goes on from them without an event."""
+        """Return these states and the states reachable from them without an event."""
         found, waiting = set(states), list(states)
         while waiting:
             for step in self.steps[waiting.pop()]:

@@ -1,8 +1,8 @@
-"""What a pattern was when its partial matches were stored, and which of them still mean something for another one.
+"""Descriptions of stored patterns: which partial matches are still valid after the pattern has changed.
 
-A partial match is in a state, which belongs to a stage. It means the same to another pattern if all stages up to that
-one are the same, and the other automaton has the state. What lies behind may have changed: the partial match goes on by
-what is there now. Conditions are functions, which cannot be compared.
+A partial match is in a state that belongs to a stage. It is valid in another pattern if all stages up to and including
+that stage are the same, and the other automaton has the state. Later stages may have changed: the partial match
+continues with the current ones. Conditions are functions and cannot be compared.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from penstock.core.patterns.pattern import Contiguity, Group, Part, Pattern, Sta
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """A pattern in words, and the labels of its states. `stages`: the name and what is said of it.
+    """A pattern in words, and the labels of its states. `stages`: each name with its description.
 
-    `places`: for each state the place of its stage.
+    `places`: for each state, the index of its stage.
     """
 
     stages: tuple[tuple[str, str], ...]
@@ -27,18 +27,18 @@ class Description:
     places: tuple[int, ...]
 
     def to_state(self) -> tuple[object, ...]:
-        """As plain values, to be stored."""
+        """Return the description as plain values to be stored."""
         return (1, self.stages, self.within, self.labels, self.places)
 
     @staticmethod
     def of_state(held: Sequence[object]) -> Description:
-        """What was stored."""
+        """Restore a stored description."""
         _, stages, within, labels, places = held
         return Description(stages, within, labels, places)  # type: ignore[arg-type]
 
 
 def description_of(pattern: Pattern, automaton: Automaton) -> Description:
-    """The description of a pattern."""
+    """Return the description of a pattern."""
     stages = tuple(_described(pattern.parts, ""))
     names = [name for name, _ in stages]
     places = tuple(names.index(name) if name in names else -1 for name in automaton.names)
@@ -47,7 +47,7 @@ def description_of(pattern: Pattern, automaton: Automaton) -> Description:
 
 
 def differences(before: Description, now: Description) -> list[str]:
-    """What has changed, a sentence for each stage."""
+    """Return the changes of stages, their order and the time limit, a sentence each."""
     found = []
     old, new = dict(before.stages), dict(now.stages)
     for name, text in before.stages:
@@ -64,7 +64,7 @@ def differences(before: Description, now: Description) -> list[str]:
 
 
 def states_kept(before: Description, now: Description) -> dict[int, int]:
-    """The states in which a partial match means the same as before, and their numbers now."""
+    """Map the numbers of the states that keep their meaning to their new numbers."""
     same = 0
     while same < min(len(before.stages), len(now.stages)) and before.stages[same] == now.stages[same]:
         same += 1

@@ -1,20 +1,20 @@
-"""From a pattern to an automaton.
+"""Compiles a pattern into an automaton.
 
-States are made from the last part to the first, as a step leads to what is there already.
+States are built from the last part to the first, because a step leads to a state that already exists.
 
-A repetition without an end is a state that takes events and stays, behind a first one that takes the first event. A
-greedy one forbids what follows to use an event that it could take itself, and the way around what follows as well: as
-in Flink, a greedy repetition before something optional at the end of a pattern is no match without it.
+An unbounded repetition is a state that takes events and stays, preceded by a state that takes the first event. A greedy
+repetition forbids the following part, and the step around that part, to use an event that the repetition could take. As
+in Flink, a greedy repetition before an optional part at the end of a pattern is therefore no match without that part.
 
-Where an event may be passed over in front of something optional, a state of its own waits for it, without a way around:
-else each event would open that way anew.
+If an event may be ignored before an optional part, a separate state without a step around the part waits for it.
+Otherwise each event would open that step again.
 
-A stage that must not be met is no state where something follows it: the states in which its neighbours wait lead to a
-stop when its condition holds. These are the first state behind it, those of optional stages in between, and the
-repeating ones ahead of it. What follows an event of an optional stage is free of it: `_free` copies the states that are
-reached without another event, without the ways to the stop. Where nothing follows, it is a pending state.
+A NOT_FOLLOWED stage has no state if a part follows it. Instead, the states that wait for its neighbours lead to a stop
+when its condition holds: the first state after it, the states of optional stages in between, and the repeating states
+before it. After an event of an optional stage, the stop no longer applies: `_free` copies the states reachable without
+another event, but not their steps to the stop. At the end of the pattern, the stage is a pending state.
 
-The conditions of a group's UNTIL hold for the stages directly in it.
+A group's UNTIL conditions apply to the stages directly in the group.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from penstock.core.patterns.pattern import NEGATIONS, Contiguity, Group, Part, P
 
 
 def automaton_of(pattern: Pattern) -> Automaton:
-    """The automaton of a pattern."""
+    """Build the automaton of a pattern."""
     making = _Making(pattern.within_ms is not None)
     start = making.chain(_Row(pattern.parts, pattern.parts[0].contiguity), FINAL)
     return making.made(start)
@@ -34,11 +34,11 @@ def automaton_of(pattern: Pattern) -> Automaton:
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """Parts in a row.
+    """Consecutive parts of a pattern.
 
-    `lead`: what may lie before the first one. `group`: of which they are. `is_again`: whether it was gone through
-    before. `waits`: whether there is a way around the first one that somebody else makes. `following`: what comes
-    behind the last one.
+    `lead`: the contiguity before the first part. `group`: the group of the parts. `is_again`: whether this repeats the
+    group. `waits`: whether the enclosing row adds a step around the first part. `following`: the part after the last
+    one.
     """
 
     parts: tuple[Part, ...]
@@ -49,7 +49,7 @@ class _Row:
     following: Part | None = None
 
     def within(self, index: int, is_again: bool, has_way_around: bool) -> _Row:
-        """The row of a group, which is one of the parts."""
+        """Return the row of a group that is one of the parts."""
         group = self.parts[index]
         assert isinstance(group, Group), "a stage has no parts"
         lead = group.times.inner if is_again else self.contiguity(index)
@@ -57,11 +57,11 @@ class _Row:
         return _Row(group.parts, lead, group, is_again, waits, self.follower(index))
 
     def follower(self, index: int) -> Part | None:
-        """What comes behind a part."""
+        """Return the part that follows a part."""
         return self.parts[index + 1] if index + 1 < len(self.parts) else self.following
 
     def nots_before(self, index: int) -> list[Stage]:
-        """What must not be met while a part is waited for: directly before it, or before what may be left out."""
+        """Return the stages forbidden while waiting for a part: directly before it, or before optional parts."""
         found: list[Stage] = []
         for before in reversed(self.parts[:index]):
             if isinstance(before, Stage) and before.contiguity is Contiguity.NOT_FOLLOWED:
@@ -72,20 +72,20 @@ class _Row:
 
     @property
     def until(self) -> Guard:
-        """That the group has not come to its end."""
+        """The guard that the group's UNTIL condition does not hold."""
         until = None if self.group is None else self.group.times.until
         return () if until is None else ((until, False),)
 
     def contiguity(self, index: int) -> Contiguity:
-        """What may lie before a part."""
+        """Return the contiguity before a part."""
         return self.parts[index].contiguity if index else self.lead
 
     def waits_for(self, index: int) -> bool:
-        """Whether there is a way around a part that somebody else makes."""
+        """Return whether the enclosing row adds a step around a part."""
         return not index and self.waits
 
     def window_ms(self, index: int, number: int) -> int | None:
-        """How long after the event before a part may take its event of this number."""
+        """Return how long after the previous event a part may take its event of this number."""
         part = self.parts[index]
         assert isinstance(part, Stage), "a group takes no event itself"
         if number > 1:
@@ -106,7 +106,7 @@ class _Making:
         self._has_window = has_window
 
     def made(self, start: int) -> Automaton:
-        """What has been made."""
+        """Return the finished automaton."""
         return Automaton(
             tuple(self._names),
             tuple(map(tuple, self._steps)),
@@ -118,7 +118,7 @@ class _Making:
         )
 
     def chain(self, row: _Row, sink: int) -> int:
-        """The first state of parts in a row, behind which `sink` is."""
+        """Build consecutive parts that lead to `sink`, and return their first state."""
         for index in reversed(range(len(row.parts))):
             part = row.parts[index]
             if isinstance(part, Stage) and part.contiguity in NEGATIONS:
@@ -133,7 +133,7 @@ class _Making:
         met = self._take(row, stage)
         if stage.contiguity is Contiguity.NOT_NEXT:
             state = self._state(stage.name, "not", stage.since_last_ms)
-            # An event that is passed over completes the match; going on without one would do so too early.
+            # Ignoring an event completes the match; proceeding without one would complete it too early.
             action = Action.IGNORE if sink == FINAL else Action.PROCEED
             self._steps[state].append(Step(action, sink, unless=(met,)))
         elif sink == FINAL and (self._has_window or stage.since_last_ms is not None):
@@ -147,7 +147,7 @@ class _Making:
         return state
 
     def _stop(self, state: int, row: _Row, stage: Stage) -> None:
-        """Let a partial match in a state end when this stage is met."""
+        """End a partial match in a state when this stage occurs."""
         stop = self._stops.get(stage.name)
         met = self._take(row, stage)
         if stop is None:
@@ -156,18 +156,18 @@ class _Making:
         self._steps[state].append(Step(Action.PROCEED, stop, met))
 
     def _watch(self, state: int, row: _Row, index: int) -> None:
-        """Let a state in which a part is waited for lead to what must not be met before it."""
+        """Connect a state that waits for a part to the stops of the stages forbidden before it."""
         for stage in row.nots_before(index):
             self._stop(state, row, stage)
 
     def _watch_repeating(self, state: int, row: _Row, index: int) -> None:
-        """Let a state of a repetition lead to what must not be met behind it."""
+        """Connect a state of a repetition to the stop of the stage forbidden after it."""
         following = row.follower(index)
         if isinstance(following, Stage) and following.contiguity is Contiguity.NOT_FOLLOWED:
             self._stop(state, row, following)
 
     def _free(self, row: _Row, index: int, sink: int) -> int:
-        """What comes behind an event of a part: where it is optional, free of what must not be met before it."""
+        """Return the state after an event of a part; after an optional part, without the stops that preceded it."""
         nots = {stage.name for stage in row.nots_before(index)}
         if not nots or not row.parts[index].times.is_optional:
             return sink
@@ -222,9 +222,9 @@ class _Making:
         is_optional: bool,
         stopped: int | None = None,
     ) -> int:
-        """A state that takes one event and leads to `after`; or around it, where that is optional.
+        """Build a state that takes one event and leads to `after`, or to `around` if the event is optional.
 
-        `number`: which of the events of a part it takes. `stopped`: where the way around leads once UNTIL holds.
+        `number`: which of the part's events it takes. `stopped`: the target of the step around once UNTIL holds.
         """
         part = row.parts[index]
         if isinstance(part, Group):
@@ -252,7 +252,7 @@ class _Making:
         return state
 
     def _loop(self, row: _Row, index: int, sink: int, stopped: int | None) -> int:
-        """A state that takes any number of events, and then leads to `sink`."""
+        """Build a state that takes any number of events, and then leads to `sink`."""
         part = row.parts[index]
         if isinstance(part, Group):
             again = self._state(_last_name(part), "again")
@@ -277,7 +277,7 @@ class _Making:
         return state
 
     def _proceed(self, row: _Row, part: Part, around: int, stopped: int | None) -> list[Step]:
-        """The way on without an event; `stopped`: where it leads instead once UNTIL holds."""
+        """Return the steps that proceed without an event; `stopped`: their target once UNTIL holds."""
         until = part.times.until
         if stopped is None or until is None:
             return [Step(Action.PROCEED, around, row.until)]
@@ -298,7 +298,7 @@ class _Making:
         return (*own, *self._take(row, stage))
 
     def _ignore(self, row: _Row, stage: Stage, contiguity: Contiguity, has_begun: bool) -> Guard | None:
-        """None where nothing may be passed over. UNTIL of the stage itself counts once it has taken an event."""
+        """Return the guard for ignoring an event, or None. UNTIL of the stage applies once it has taken an event."""
         if contiguity is Contiguity.STRICT:
             return None
         until = stage.times.until if has_begun else None
@@ -306,7 +306,7 @@ class _Making:
         return (*stop, (stage.condition, False)) if contiguity is Contiguity.RELAXED else stop
 
     def _keep_from(self, sink: int, taken: Guard) -> None:
-        """Let no step of a state use an event that a greedy stage takes."""
+        """Prevent the steps of a state from using an event that a greedy stage takes."""
         self._steps[sink] = [replace(step, unless=(*step.unless, taken)) for step in self._steps[sink]]
 
     # --- states ------------------------------------------------------------------------------------------------------

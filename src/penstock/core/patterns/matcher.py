@@ -1,13 +1,12 @@
-"""Leads the events of a key through an automaton, and gives the matches.
+"""Runs the events of a key through an automaton and returns the matches.
 
-An event is offered to every partial match, in the order in which they began, and then to the start, which is always
-there. A partial match goes each way that its guards allow, so it may become several, or none. A way that ends in the
-final state is a match. One that could end there without another event is a match, and goes on, too. A partial match of
-which any way leads to a stop is gone, but for what is complete with this very event.
+An event is offered to every partial match, in the order in which they began, and then to the start, which always
+exists. A partial match follows each step that its guards allow, so it may become several, or end. A step to the final
+state is a match. A partial match that could reach the final state without another event is a match and also continues.
+If a step leads to a stop, the partial match is discarded, except for matches that this event completes.
 
-Partial matches older than `within_ms`, and those that have waited too long for their next event, are thrown out by
-`advance`, which comes before each event, and whenever time goes on without one. Those that only waited for this are
-matches.
+`advance` comes before each event, and whenever time advances without one. It removes partial matches that are older
+than `within_ms` or have waited too long for their next event; pending ones become matches.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from penstock.core.patterns.ways import Question, Trees, Way, Ways
 
 
 class TimedOut(NamedTuple):
-    """A partial match that took too long, and when it did (ms)."""
+    """A partial match that timed out, and when (ms)."""
 
     events: dict[str, list[Any]]
     time_ms: int
@@ -34,35 +33,35 @@ class TimedOut(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What came out: matches as events by stages, and partial matches that took too long."""
+    """The output: matches as events by stage, and partial matches that timed out."""
 
     matches: list[dict[str, list[Any]]] = field(default_factory=list)
     timed_out: list[TimedOut] = field(default_factory=list)
 
 
-#: What came out of an event that nobody took; nothing is ever added.
+#: The output for an event that no partial match took; never added to.
 NOTHING: Final = Found()
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A partial match to which an event is offered. `link`: its last one, `NO_LINK` at the start."""
+    """A partial match that receives an event. `link`: its last link, `NO_LINK` at the start."""
 
     link: int
     conditions: frozenset[int]
 
 
-#: answers whether a condition holds for the event at hand: its number, and the link up to which events were taken
+#: returns whether a condition, by number, holds for the current event, given the link of the last event taken
 Holds = Callable[[int, int], bool]
 _UNASKED: Final[dict[int, bool]] = {}
 
 
 class Matcher:
-    """Finds a pattern. It keeps nothing itself: the memory of a key is given with each call.
+    """Finds a pattern. It has no state of its own: each call receives the memory of a key.
 
     Args:
-        pattern: what is looked for.
-        strategy: what happens after a match.
+        pattern: the pattern to find.
+        strategy: the skip strategy after a match.
     """
 
     def __init__(self, pattern: Pattern, strategy: SkipStrategy) -> None:
@@ -75,14 +74,14 @@ class Matcher:
         self._has_windows = any(one is not None for one in self._windows)
 
     def candidates(self, memory: Memory) -> list[Candidate]:
-        """The partial matches that the next event is offered to, the start last, and what it may be asked for."""
+        """Return the partial matches that receive the next event, the start last, with the conditions to test."""
         found = [Candidate(one.link, self._conditions[one.state]) for one in memory.partials]
         return [*found, Candidate(NO_LINK, self._conditions[self.automaton.start])]
 
     # --- time --------------------------------------------------------------------------------------------------------
 
     def deadline_ms(self, memory: Memory) -> int | None:
-        """When the first partial match will have taken too long; None if none ever will."""
+        """Return when the first partial match will time out; None if none ever will."""
         within, partials = self.pattern.within_ms, memory.partials
         if not partials:
             return None
@@ -91,7 +90,7 @@ class Matcher:
         return min((due for one in partials if (due := self._due_ms(one)) is not None), default=None)
 
     def _due_ms(self, one: Partial) -> int | None:
-        """When a partial match will have taken too long."""
+        """Return when a partial match will time out."""
         within, window = self.pattern.within_ms, self._windows[one.state]
         since_first = None if within is None else one.first_ms + within
         if window is None:
@@ -100,9 +99,9 @@ class Matcher:
         return since_last if since_first is None else min(since_first, since_last)
 
     def advance(self, memory: Memory, time_ms: int) -> Found:
-        """Time has come to this point: what has taken too long goes, and what waited for it comes.
+        """Advance time to this point: remove timed-out partial matches, and return the matches that waited for it.
 
-        What was due earlier comes and goes before the rest, so it does not matter at which points time is looked at.
+        Deadlines are handled in order, so the result does not depend on the times of these calls.
         """
         found = Found()
         deadline = self.deadline_ms(memory)
@@ -129,7 +128,7 @@ class Matcher:
         self._complete(memory, complete, found)
 
     def _late_ms(self, one: Partial, time_ms: int) -> int:
-        """Since when a partial match has taken too long: by its last event, or by its first one."""
+        """Return when a partial match timed out: by its last event, or by its first one."""
         window = self._windows[one.state]
         if window is not None:
             last_ms = one.first_ms if one.last_ms is None else one.last_ms
@@ -143,19 +142,19 @@ class Matcher:
     def process(
         self, memory: Memory, event: Any, time_ms: int, holds: Holds, known: dict[int, bool] = _UNASKED
     ) -> Found:
-        """Take an event in, behind all that came before. Raises `SkipError` where a match cannot skip as it should.
+        """Process an event that follows all earlier ones. Raises `SkipError` if a match cannot skip as configured.
 
         Args:
-            memory: of the key.
+            memory: the memory of the key.
             event: the event.
             time_ms: its time.
-            holds: answers questions.
+            holds: evaluates conditions.
             known: answers that are the same for all partial matches; `holds` may add more of them.
         """
         roots, answered = self._trees.roots, self._trees.answered
         found: list[Ways] = []
         is_passed_over = True
-        # The same as `_ways` for each, without the calls: most events are passed over by all.
+        # The same as `_ways` for each, without the calls: all partial matches ignore most events.
         for state, link, _, _, _ in memory.partials:
             node: Any = roots[state]
             while node.__class__ is Question:
@@ -177,9 +176,9 @@ class Matcher:
         return self._taken(memory, event, time_ms, found, node)
 
     def patient_states(self, simple: Collection[int]) -> frozenset[int]:
-        """States in which a partial match passes over an event for which none of these conditions holds.
+        """Return the states that ignore an event if none of these conditions holds.
 
-        None at all, where such an event could begin a match.
+        Empty if such an event could begin a match.
         """
         falling = dict.fromkeys(simple, False)
         found = [
@@ -191,7 +190,7 @@ class Matcher:
         return frozenset(found if start is not None and not start.takes else ())
 
     def _ways_if(self, state: int, known: dict[int, bool]) -> Ways | None:
-        """Where an event leads of which only this is known; None where that is not enough."""
+        """Return where an event leads, given only these answers; None if they are not enough."""
         node = self._trees.roots[state]
         while isinstance(node, Question):
             if node.number not in known:
@@ -201,11 +200,11 @@ class Matcher:
         return node
 
     def ways_of(self, memory: Memory, holds: Holds, known: dict[int, bool]) -> list[tuple[Partial, Ways]]:
-        """Where the event at hand would lead each partial match; for those who look at patterns at work."""
+        """Return where the current event would lead each partial match; for tracing a pattern."""
         return [(one, self._ways(one.state, one.link, holds, known)) for one in memory.partials]
 
     def _ways(self, state: int, link: int, holds: Holds, known: dict[int, bool]) -> Ways:
-        """Where an event leads a partial match in a state."""
+        """Return where an event leads a partial match in a state."""
         node = self._trees.roots[state]
         while isinstance(node, Question):
             answer = known[node.number] if node.number in known else holds(node.number, link)
@@ -214,7 +213,7 @@ class Matcher:
         return node
 
     def _taken(self, memory: Memory, event: Any, time_ms: int, ways: list[Ways], start: Ways) -> Found:
-        """Let partial matches and the start go their ways."""
+        """Apply the transitions to the partial matches and the start."""
         found, number = Found(), memory.number
         living: list[Partial] = []
         complete: list[Partial] = []
@@ -244,7 +243,7 @@ class Matcher:
         living: list[Partial],
         complete: list[Partial],
     ) -> None:
-        """Let a partial match go a way."""
+        """Apply a transition to a partial match."""
         _, link, first, first_ms, last_ms = one
         if way.stage is None:
             if way.target == FINAL or link != NO_LINK:
@@ -262,9 +261,9 @@ class Matcher:
             complete.append(Partial(FINAL, link, first, first_ms, time_ms))
 
     def drop_oldest(self, memory: Memory, most: int) -> tuple[int, Found]:
-        """Let a key have no more partial matches than this: those that began first go.
+        """Limit a key's partial matches to this number by dropping the oldest ones.
 
-        Returns how many, and the matches that only waited for them.
+        Returns how many were dropped, and the matches that waited only for them.
         """
         found, dropped = Found(), 0
         while memory.partials and len(memory.partials) + len(memory.waiting) > most:
@@ -278,19 +277,19 @@ class Matcher:
     # --- matches -----------------------------------------------------------------------------------------------------
 
     def _complete(self, memory: Memory, complete: list[Partial], found: Found) -> None:
-        """Give complete matches, or let them wait for those that began before."""
+        """Output complete matches, or let them wait for partial matches that began earlier."""
         if self.strategy.skip is not Skip.NO_SKIP:
             if complete or memory.waiting:
                 memory.keep_waiting(queueing.joined(memory.waiting, complete))
                 self._send(memory, found)
             return
-        # Two at most are in order already.
+        # Up to two are already in order.
         for one in complete if len(complete) < 3 else queueing.ordered(complete):
             found.matches.append(memory.events(one.link))
             memory.release(one.link)
 
     def _send(self, memory: Memory, found: Found) -> None:
-        """Give the complete matches that none is before any more, and skip what they skip."""
+        """Output the complete matches that no partial match can precede any more, and skip accordingly."""
         waiting, partials, has_sent = list(memory.waiting), memory.partials, False
         while waiting and (not partials or waiting[0].first <= partials[0].first):
             match, has_sent = queueing.pop(waiting), True

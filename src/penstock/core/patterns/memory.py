@@ -1,11 +1,12 @@
-"""What a matcher remembers of one key: plain lists and dictionaries, so that it is state that can be stored.
+"""A matcher's memory of one key: plain lists and dictionaries, so that it can be stored as state.
 
-`[number of the next event, partial matches, complete matches that wait, links, events]`. Partial matches are
-(state, link, number of the first event, its time, time of the last event), in the order of their first events. Links
-are [link before or -1, stage, event, references]. An event that nobody takes has no number, and changes nothing.
+`[number of the next event, partial matches, complete matches that wait, links, events]`. Partial matches are (state,
+link, number of the first event, its time, time of the last event), in the order of their first events. Links are
+[previous link or -1, stage, event, references]. An event that no partial match takes has no number, and changes
+nothing.
 
-Events are [event, its time, references], unless they are kept elsewhere (`Elsewhere`): then here are their references
-alone, and an event is written once and deleted once, whatever happens to the partial matches that have it.
+Events are [event, its time, references]. If they are kept elsewhere (`Elsewhere`), the memory has only their reference
+counts, and an event is written once and deleted once, whatever happens to the partial matches that include it.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ _VALUE, _TIME, _EVENT_REFERENCES = range(3)
 
 
 class Partial(NamedTuple):
-    """Events taken so far, and where they have led. `link`: the last one; `first`: the number of the first event.
+    """A partial match. `link`: the link of the last event; `first`: the number of the first event.
 
-    `last_ms`: the time of the last event; None in what was stored before there was a use for it.
+    `last_ms`: the time of the last event; None if it was stored before this field existed.
     """
 
     state: int
@@ -32,7 +33,7 @@ class Partial(NamedTuple):
 
 
 class Elsewhere(Protocol):
-    """Where events are kept by their numbers, such as map state."""
+    """External storage of events by number, such as map state."""
 
     def __getitem__(self, number: int, /) -> Any: ...
 
@@ -42,12 +43,12 @@ class Elsewhere(Protocol):
 
 
 class Memory:
-    """A view of what is held for one key, see the module's text.
+    """A view of the stored memory of one key, see the module docstring.
 
     Args:
-        held: what is held.
-        elsewhere: where the events are; None where they are held here.
-        is_lazy: whether partial matches are put down only by `put_down`, as is quicker for many events in a row.
+        held: the stored memory.
+        elsewhere: the storage of the events; None if they are in `held`.
+        is_lazy: whether only `put_down` writes partial matches to `held`, which is faster for many events in a row.
     """
 
     __slots__ = ("_counts", "_elsewhere", "_held", "_is_lazy", "_links", "_partials", "_waiting")
@@ -63,12 +64,12 @@ class Memory:
 
     @staticmethod
     def empty() -> list[Any]:
-        """What is held before the first event."""
+        """Return the memory before the first event."""
         return [0, [], [], {}, {}]
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing has begun: then the key may be forgotten."""
+        """Whether no match is in progress, so that the key may be forgotten."""
         partials = self._held[_PARTIALS] if self._partials is None else self._partials
         return not partials and not self._held[_WAITING]
 
@@ -80,40 +81,40 @@ class Memory:
         return self._partials
 
     def keep_partials(self, partials: list[Partial]) -> None:
-        """These are the partial matches from now on."""
+        """Replace the partial matches."""
         self._partials = partials
         if not self._is_lazy:
             self.put_down()
 
     def put_down(self) -> None:
-        """Let what is held have the partial matches as they are now."""
+        """Write the current partial matches to the stored memory."""
         if self._partials is not None:
             self._held[_PARTIALS] = [tuple(one) for one in self._partials]
 
     @property
     def waiting(self) -> list[Partial]:
-        """Complete matches before which an earlier one may come, see `queueing`."""
+        """Complete matches that an earlier match may still precede, see `queueing`."""
         if self._waiting is None:
             self._waiting = [Partial(*one) for one in self._held[_WAITING]]
         return self._waiting
 
     def keep_waiting(self, matches: list[Partial]) -> None:
-        """These are the ones that wait from now on."""
+        """Replace the waiting matches."""
         self._waiting = matches
         self._held[_WAITING] = [tuple(one) for one in matches]
 
     @property
     def number(self) -> int:
-        """The number of an event that comes, once it is taken."""
+        """The number of the next event to be taken."""
         number: int = self._held[_NEXT]
         return number
 
     def use_number(self) -> None:
-        """The event has been taken: the next one has another number."""
+        """Advance the number after an event has been taken."""
         self._held[_NEXT] += 1
 
     def add(self, before: int, stage: str, number: int, event: Any, time_ms: int) -> int:
-        """A link to an event, to which nobody refers yet."""
+        """Add a link to an event, without references yet, and return it."""
         counts = self._counts
         if self._elsewhere is None:
             known = counts.get(number)
@@ -133,11 +134,11 @@ class Memory:
         return link
 
     def refer(self, link: int) -> None:
-        """One more refers to a link."""
+        """Add a reference to a link."""
         self._links[link][_LINK_REFERENCES] += 1
 
     def release(self, link: int) -> None:
-        """One less refers to a link; what nobody refers to goes."""
+        """Remove a reference to a link, and delete links and events without references."""
         while link != NO_LINK:
             found = self._links[link]
             found[_LINK_REFERENCES] -= 1
@@ -148,7 +149,7 @@ class Memory:
             link = found[_BEFORE]
 
     def _drop(self, number: int) -> None:
-        """One less refers to an event."""
+        """Remove a reference to an event."""
         counts = self._counts
         if self._elsewhere is None:
             counts[number][_EVENT_REFERENCES] -= 1
@@ -161,11 +162,11 @@ class Memory:
             del self._elsewhere[number]
 
     def event(self, number: int) -> Any:
-        """An event by its number."""
+        """Return an event by its number."""
         return self._counts[number][_VALUE] if self._elsewhere is None else self._elsewhere[number]
 
     def path(self, link: int) -> list[tuple[str, int]]:
-        """The stages and numbers of events up to a link, the first one first."""
+        """Return the stages and numbers of events up to a link, in order."""
         found = []
         while link != NO_LINK:
             before, stage, number, _ = self._links[link]
@@ -175,14 +176,14 @@ class Memory:
         return found
 
     def events(self, link: int) -> dict[str, list[Any]]:
-        """The events up to a link, by stages in the order in which they came."""
+        """Return the events up to a link by stage, each stage's in order of arrival."""
         found: dict[str, list[Any]] = {}
         for stage, number in self.path(link):
             found.setdefault(stage, []).append(self.event(number))
         return found
 
     def events_of(self, link: int, stage: str) -> list[Any]:
-        """The events of one stage up to a link, in the order in which they came."""
+        """Return the events of one stage up to a link, in order of arrival."""
         numbers = []
         while link != NO_LINK:
             before, name, number, _ = self._links[link]
@@ -192,7 +193,7 @@ class Memory:
         return [self.event(number) for number in reversed(numbers)]
 
     def validate(self) -> None:
-        """Raise `AssertionError` where references are counted wrongly."""
+        """Raise `AssertionError` if references are counted wrongly."""
         references = [one.link for one in (*self.partials, *self.waiting)]
         befores = [one[_BEFORE] for one in self._links.values() if one[_BEFORE] != NO_LINK]
         for link, held in self._links.items():

@@ -8,17 +8,17 @@ from typing import TypeAlias
 
 
 class Contiguity(Enum):
-    """Which events may lie before the one that a stage takes; or that the stage takes none, and must not be met."""
+    """Which events may lie before the one that a stage takes, or that the stage must not occur."""
 
     #: none
     STRICT = "next"
-    #: those that the stage does not take
+    #: events that the stage does not take
     RELAXED = "followed by"
-    #: any: an event that the stage could take may be passed over, too
+    #: any events: one that the stage could take may also be ignored
     NON_DETERMINISTIC = "followed by any"
-    #: the event directly behind must not be one of the stage
+    #: the next event must not be one of the stage
     NOT_NEXT = "not next"
-    #: no event of the stage may come before one of what follows, or before the window ends where nothing follows
+    #: no event of the stage may occur before the next stage, or before the window ends if no stage follows
     NOT_FOLLOWED = "not followed by"
 
 
@@ -28,11 +28,11 @@ NEGATIONS = (Contiguity.NOT_NEXT, Contiguity.NOT_FOLLOWED)
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """How often: `least` to `most` times, None for any number. `is_optional`: or not at all.
+    """A quantifier: `least` to `most` times, None for any number. `is_optional`: or not at all.
 
-    `is_greedy`: an event that it takes is not taken by what follows. `inner`: what may lie between two events of the
-    same stage. `until`: the number of a condition; the event for which it holds ends the repetition. `window_ms`: two
-    events of the stage are less than this apart.
+    `is_greedy`: the following part takes no event that this part takes. `inner`: which events may lie between two
+    events of the same stage. `until`: the number of a condition; an event that meets it ends the repetition.
+    `window_ms`: two events of the stage are less than this apart.
     """
 
     least: int = 1
@@ -54,10 +54,10 @@ ONCE = Times()
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """Events for which a condition holds. `condition`: its number, by which the matcher asks for it.
+    """Events that meet a condition. `condition`: the number that identifies it to the matcher.
 
-    `since_last_ms`: the event that it takes, or its first one, is less than this behind the one taken before. Where it
-    takes none and nothing follows, the match is there once so much time has passed.
+    `since_last_ms`: the event, or the first of several, comes less than this after the event taken before. If the stage
+    takes no event and nothing follows, the match is complete once this time has passed.
     """
 
     name: str
@@ -69,7 +69,7 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Stages in a row that are repeated together."""
+    """Consecutive stages that are repeated together."""
 
     parts: tuple[Part, ...]
     contiguity: Contiguity = Contiguity.STRICT
@@ -81,32 +81,32 @@ Part: TypeAlias = "Stage | Group"
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """Parts in a row. `within_ms`: a match is shorter than this, from its first event to its last one."""
+    """Consecutive parts. `within_ms`: a match takes less than this from its first event to its last."""
 
     parts: tuple[Part, ...]
     within_ms: int | None = None
 
     @property
     def may_be_empty(self) -> bool:
-        """Whether no event at all would be a match."""
+        """Whether a match without any event is possible."""
         return may_be_empty(self.parts)
 
     @property
     def ends_greedily(self) -> bool:
-        """Whether the last part is greedy, which has no meaning as nothing follows it."""
+        """Whether the last part is greedy, which has no effect because nothing follows it."""
         return self.parts[-1].times.is_greedy
 
     def names(self) -> list[str]:
-        """The stages in order."""
+        """Return the names of the stages in order."""
         return [stage.name for stage in self.stages()]
 
     def stages(self) -> list[Stage]:
-        """All stages in order, those of groups among them."""
+        """Return all stages in order, including the stages of groups."""
         return _stages(self.parts)
 
 
 def may_be_empty(parts: tuple[Part, ...]) -> bool:
-    """Whether one gets past all these parts without an event."""
+    """Return whether all these parts can be passed without an event."""
     return all(
         part.times.is_optional or part.contiguity in NEGATIONS or (isinstance(part, Group) and may_be_empty(part.parts))
         for part in parts

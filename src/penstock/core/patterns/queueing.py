@@ -1,8 +1,8 @@
-"""The order in which complete matches leave: those that began first, and among these as Flink's queue gives them.
+"""The order of complete matches: by their first event, and with the same first event as in Flink's queue.
 
-Of matches with one beginning the first may skip the others, so their order decides which ones there are. Flink keeps
-them in Java's `PriorityQueue`, a binary heap in a list, which has an order of its own for equals. To give the same
-matches, this one moves its items in the same way.
+Among matches with the same first event, the first may skip the others, so their order decides which ones exist. Flink
+keeps them in Java's `PriorityQueue`, a binary heap in a list, which orders equal items in its own way. To produce the
+same matches, this queue moves its items in the same way.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from penstock.core.patterns.memory import Partial
 
 
 def joined(queue: list[Partial], matches: list[Partial]) -> list[Partial]:
-    """A queue with more matches, which were complete together: in the order of a queue of their own, as in Flink."""
+    """Return a queue with added matches that completed together, in the order of their own queue as in Flink."""
     together: list[Partial] = []
     for match in matches:
         _push(together, match)
@@ -22,13 +22,13 @@ def joined(queue: list[Partial], matches: list[Partial]) -> list[Partial]:
 
 
 def ordered(matches: list[Partial]) -> list[Partial]:
-    """Matches that were complete together, in the order in which they leave."""
+    """Return matches that completed together, in output order."""
     queue = joined([], matches)
     return [pop(queue) for _ in matches]
 
 
 def _push(queue: list[Partial], match: Partial) -> None:
-    """Add a match: up to where one that began no later is above it."""
+    """Add a match, moving it up until its parent began no later."""
     queue.append(match)
     place = len(queue) - 1
     while place and queue[(place - 1) // 2].first > match.first:
@@ -38,7 +38,7 @@ def _push(queue: list[Partial], match: Partial) -> None:
 
 
 def pop(queue: list[Partial]) -> Partial:
-    """Take out the first match; the last item begins at its place, and goes down."""
+    """Remove and return the first match; the last item takes its place and sinks."""
     found, last = queue[0], queue.pop()
     if queue:
         _sink(queue, 0, last)
@@ -46,7 +46,7 @@ def pop(queue: list[Partial]) -> Partial:
 
 
 def restore(queue: list[Partial]) -> None:
-    """Make it a heap again, when any were taken out of the middle."""
+    """Restore the heap after items were removed from the middle."""
     for place in reversed(range(len(queue) // 2)):
         _sink(queue, place, queue[place])
 

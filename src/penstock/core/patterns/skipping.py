@@ -1,8 +1,8 @@
-"""After a match: which partial matches die with it, and in which order matches come.
+"""Skip strategies: which partial matches a match discards, and in which order matches are output.
 
-Where anything is skipped, a match waits while a partial match that began earlier lives: that one would come first, and
-might skip it. Of complete matches the one that began first goes; of several with one beginning, the one that was
-complete first.
+With a skip strategy, a match waits while an earlier partial match exists, because that one would come first and might
+skip it. Among complete matches, the one that began first is output first; with the same beginning, the one that
+completed first.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from penstock.core.patterns.memory import Memory, Partial
 
 
 class SkipError(OperationError):
-    """A match has no event to skip to, or would be found again for ever. The job fails: it would meet it again."""
+    """A match has no event to skip to, or would be found again endlessly. The job fails: a retry would hit it again."""
 
     suppresses_restart = True
 
 
 class Skip(Enum):
-    """Where the search goes on."""
+    """Where the search continues after a match."""
 
     NO_SKIP = "no skip"
     TO_NEXT = "to next"
@@ -33,14 +33,14 @@ class Skip(Enum):
 
 @dataclass(frozen=True, slots=True)
 class SkipStrategy:
-    """`stage`: whose first or last event it is. `fails_on_miss`: whether a match without one is an error."""
+    """`stage`: the stage whose first or last event to skip to. `fails_on_miss`: whether a match without one fails."""
 
     skip: Skip = Skip.NO_SKIP
     stage: str = ""
     fails_on_miss: bool = False
 
     def kept(self, partials: Sequence[Partial], path: Sequence[tuple[str, int]], memory: Memory) -> list[Partial]:
-        """The partial matches that live on beside a match with this path; the others are released."""
+        """Return the partial matches that survive a match with this path; the others are released."""
         first_kept = self._first_kept(path)
         if first_kept is None:
             return list(partials)
@@ -53,7 +53,7 @@ class SkipStrategy:
         return found
 
     def _first_kept(self, path: Sequence[tuple[str, int]]) -> int | None:
-        """The number of the first event with which a partial match may begin; None if all live on."""
+        """Return the lowest number of a first event that survives; None if all partial matches do."""
         if self.skip is Skip.NO_SKIP:
             return None
         if self.skip is Skip.TO_NEXT:

@@ -1,9 +1,9 @@
-"""Where an event leads a partial match, as a tree of questions for each state.
+"""Where an event leads a partial match, as a decision tree for each state.
 
-Which steps may be gone depends on conditions, which are asked one after the other, and no more of them than it takes.
-The order of questions and where their answers lead are the same for each event. So a state has a tree: each node asks a
-condition, each leaf is the ways that there are. A tree grows with the answers that come, and an event goes down a tree
-instead of looking at steps.
+The allowed steps depend on conditions, which are evaluated one after the other, and only as many as needed. Their order
+and the consequences of their answers are the same for each event. So each state has a tree: an inner node tests a
+condition, a leaf is the list of possible transitions. A tree grows as answers occur, and an event descends the tree
+instead of examining steps.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from penstock.core.patterns.automaton import FINAL, Action, Automaton, Step
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """To a state. `stage`: of which the event is that is taken; None where it is passed over.
+    """A transition to a state. `stage`: the stage of the event taken; None if the event is ignored.
 
-    `ends`: whether there is a match at once, beside what goes on.
+    `ends`: whether it also completes a match at once.
     """
 
     target: int
@@ -28,9 +28,9 @@ class Way:
 
 @dataclass(frozen=True, slots=True)
 class Ways:
-    """All ways. `stays`: whether the event is passed over and nothing else; `takes`: whether any way takes it.
+    """All transitions. `stays`: whether the event is ignored and nothing else; `takes`: whether any takes it.
 
-    `stops`: the stage that must not be met, where the event is one of it.
+    `stops`: the forbidden stage, if the event belongs to one.
     """
 
     ways: tuple[Way, ...]
@@ -40,7 +40,7 @@ class Ways:
 
 
 class Question:
-    """Asks a condition; what follows from the answers is None until it was needed."""
+    """Tests a condition; the nodes for the answers are None until they are needed."""
 
     __slots__ = ("known", "no", "number", "yes")
 
@@ -55,7 +55,7 @@ Node: TypeAlias = "Question | Ways"
 
 
 class _AskedError(Exception):
-    """The answer to a condition is not known."""
+    """Raised when the answer to a condition is not known."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
@@ -63,14 +63,14 @@ class _AskedError(Exception):
 
 
 class Trees:
-    """The trees of an automaton."""
+    """The decision trees of an automaton."""
 
     def __init__(self, automaton: Automaton) -> None:
         self._automaton = automaton
         self.roots = [self._node(state, {}) for state in range(len(automaton.steps))]
 
     def answered(self, state: int, question: Question, answer: bool) -> Node:
-        """What follows from an answer for the first time."""
+        """Add the node for an answer that occurs for the first time."""
         found = self._node(state, {**question.known, question.number: answer})
         if answer:
             question.yes = found
@@ -97,12 +97,12 @@ class Trees:
                 ends = step.target != FINAL and self._may_end(step.target, known)
                 found.append(Way(step.target, automaton.names[source], ends))
         if stops is not None:
-            # What was complete with this event stays.
+            # Matches completed with this event remain.
             found = [Way(FINAL, way.stage) for way in found if way.target == FINAL or way.ends]
         return Ways(tuple(found), found == [Way(state)], any(way.stage is not None for way in found), stops)
 
     def _allowed(self, state: int, known: dict[int, bool]) -> list[tuple[int, Step]]:
-        """The steps that an event may go from a state, and the states that they begin in."""
+        """Return the steps allowed for an event in a state, with the states that they start from."""
         waiting, found = [state], []
         while waiting:
             one = waiting.pop()
@@ -116,7 +116,7 @@ class Trees:
         return found
 
     def _may_end(self, state: int, known: dict[int, bool]) -> bool:
-        """Whether the final state is reached from a state without another event."""
+        """Return whether the final state is reachable from a state without another event."""
         waiting, seen = [state], {state}
         while waiting:
             for step in self._automaton.steps[waiting.pop()]:

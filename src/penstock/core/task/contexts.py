@@ -1,4 +1,4 @@
-"""What a task hands to each of its operators."""
+"""The runtime context that a task passes to each of its operators."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def operator_context(
     tell: Callable[[Any], None],
     coroutines: Coroutines | None,
 ) -> OperatorContext:
-    """The context of one operator, with state of its own, empty; `tell` sends to the job master."""
+    """Create the context of one operator, with empty state of its own; `tell` sends to the job master."""
     execution, settings = deployment.execution, deployment.settings
-    operator_id = chained.operator_id  # the closures must not refer to `chained`, which has the user's function
+    operator_id = chained.operator_id  # the closures must not reference `chained`, which holds the user function
     return OperatorContext(
         job_id=deployment.job_id,
         operator_id=operator_id,

@@ -1,7 +1,7 @@
 """A worker without its process: hosts the tasks of one slot and connects their channels (E2).
 
-Buffers between tasks of the same executor are handed over by reference; all others go to the network port. Credits and
-buffers are addressed by channel id, which carries the attempt, so that what a former attempt still sent is dropped.
+Buffers between tasks of the same executor are passed by reference; all others go to the network port. Credits and
+buffers are addressed by channel id, which includes the attempt, so late messages of an earlier attempt are dropped.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ from penstock.core.task.program import VertexProgram
 from penstock.core.task.stream_task import StreamTask
 
 METRICS_INTERVAL_MS: Final = 500
-#: Of how many reports it is known how late they were.
+#: Number of recent reports whose delays make up the mailbox latency.
 MAILS_MEASURED: Final = 128
 
 
 class TaskExecutor:
-    """Feed it messages, buffers and credits; call `step` while it returns True, or when `next_deadline` is due."""
+    """Runs tasks. Feed it messages, buffers and credits; call `step` while it returns True, or at `next_deadline`."""
 
     def __init__(
         self,
@@ -76,13 +76,13 @@ class TaskExecutor:
         self._producers: dict[ChannelId, Subpartition] = {}
         self._early_credit: dict[ChannelId, int] = {}
         self._metrics_interval_ms = metrics_interval_ms
-        self._metrics_due_ms = 0  # at once
+        self._metrics_due_ms = 0  # immediately
         self._mailbox_latency = SlidingHistogram(MAILS_MEASURED)
 
     # --- events in -------------------------------------------------------------------------------------------------
 
     def on_message(self, message: ToWorker) -> None:
-        """A message of the job master."""
+        """Handle a message from the job master."""
         if isinstance(message, DeployTask):
             self._deploy(message)
         elif isinstance(message, ShutDownWorker):
@@ -98,13 +98,13 @@ class TaskExecutor:
                 self._master.send(DeclineCheckpoint(message.execution, message.checkpoint_id, reason, is_unready=True))
 
     def on_buffer(self, channel: ChannelId, buffer: Buffer) -> None:
-        """A buffer for one of the tasks; dropped when the task is gone."""
+        """Pass a buffer to its task; drop it if the task no longer exists."""
         task = self._consumers.get(channel)
         if task is not None:
             task.gate.on_buffer(channel, buffer)
 
     def on_credit(self, channel: ChannelId, credit: int) -> None:
-        """Credit for one of the tasks; kept for a task that is yet to be deployed."""
+        """Pass credit to its task; keep it for a task that is not deployed yet."""
         subpartition = self._producers.get(channel)
         if subpartition is not None:
             subpartition.grant(credit)
@@ -112,7 +112,7 @@ class TaskExecutor:
             self._early_credit[channel] = self._early_credit.get(channel, 0) + credit
 
     def step(self) -> bool:
-        """One step of every task. True when any of them did something: call again."""
+        """Run one step of every task. Return True if any of them did work: call again."""
         worked = ended = False
         begun_ms = self._clock.steady_ms() if self._tasks else 0
         for task in self._tasks:
@@ -130,14 +130,14 @@ class TaskExecutor:
         return worked
 
     def next_deadline(self) -> int | None:
-        """When (ms) to step again if nothing arrives before."""
+        """Return when (ms) to step again if nothing arrives earlier."""
         times = [t for task in self._tasks if (t := task.next_deadline()) is not None]
         if self._tasks and self._metrics_interval_ms is not None:
             times.append(self._metrics_due_ms)
         return min(times) if times else None
 
     def close(self) -> None:
-        """Close all tasks without a word to the job master."""
+        """Close all tasks without notifying the job master."""
         for task in self._tasks:
             task.discard()
         self._forget_ended()
@@ -146,11 +146,11 @@ class TaskExecutor:
 
     @property
     def tasks(self) -> list[StreamTask]:
-        """The tasks hosted now."""
+        """The tasks that the executor hosts now."""
         return list(self._tasks)
 
     def validate(self) -> None:
-        """Assert what holds between any two turns, but for what the tasks say of themselves (`StreamTask.validate`).
+        """Assert the invariants that hold between turns, except those within a task (`StreamTask.validate`).
 
         The simulator calls this; a running job never does.
         """
@@ -168,7 +168,7 @@ class TaskExecutor:
         if self._cycles is not None:
             self._cycles.collect()
         attempt = deployment.execution.attempt
-        # The tasks of an attempt are all deployed before those of the next one.
+        # All tasks of an attempt are deployed before any task of the next attempt.
         self._early_credit = {c: n for c, n in self._early_credit.items() if c.attempt >= attempt}
         self._network.keep_attempts({attempt, *deployment.attempts})
         self._network.connect(attempt, {w: a for w, a in deployment.peers.items() if w != self.worker_id})
@@ -256,7 +256,7 @@ class TaskExecutor:
         now = self._clock.now_ms()
         if now >= self._metrics_due_ms and self._tasks:
             if self._metrics_due_ms:
-                # The worker wakes up for a report as it does for mail, so both are as late.
+                # The worker wakes up for reports as it does for mail, so the delay of a report equals that of mail.
                 self._mailbox_latency.update(now - self._metrics_due_ms)
             self._metrics_due_ms = now + self._metrics_interval_ms
             latency = self._mailbox_latency.figures()

@@ -1,4 +1,4 @@
-"""From what was raised in a task to a `Failure` for its user: operator, record, and the user's own traceback."""
+"""Converts an exception raised in a task to a `Failure` for the user: operator, record, and the user's traceback."""
 
 from __future__ import annotations
 
@@ -20,37 +20,39 @@ _PACKAGE = __file__.rpartition("core")[0]
 
 
 def failure_of(error: BaseException, task_name: str | None) -> Failure:
-    """Describe an exception; for user code without the frames of the runtime.
+    """Describe an exception; for user code, without the frames of the runtime.
 
-    An error raised within an operator, but not by Penstock, is user code's: of a source, a sink, a trigger. So is a
-    `CallError`, which answers a call of that code. `task_name` is named where no operator was at work.
+    An error raised within an operator, but not by Penstock, comes from user code: a source, a sink, a trigger. The same
+    holds for a `CallError`, which responds to a call from that code. If no operator was running, `task_name` is
+    reported.
     """
     return with_prospects(_described(error, task_name), error)
 
 
 class EndedTask(ABC):
-    """A task whose error is described by its caller, from its operators, after the task has ended."""
+    """A task whose caller describes its error, from its operators, after the task has ended."""
 
     @abstractmethod
     def release(self) -> None:
-        """Drop operators and state: the error has been described."""
+        """Drop operators and state, because the error has been described."""
 
 
 def forget_traceback(error: BaseException) -> None:
-    """Drop the tracebacks of an error that `failure_of` has described, and of the errors that caused it.
+    """Drop the tracebacks of an error that `failure_of` has described, and of its causes.
 
-    A traceback refers to the variables of each frame that the error passed: to the task, its state, and often to the
-    error itself. That cycle would keep the state of a failed attempt until Python's collector runs.
+    A traceback references the local variables of each frame that the error passed through: the task, its state, and
+    often the error itself. That cycle would keep the state of a failed attempt alive until Python's garbage collector
+    runs.
     """
     for one in _with_causes(error):
         one.__traceback__ = None
 
 
 def clear_own_frames(error: BaseException) -> None:
-    """As `forget_traceback`, for an error that is raised to the user: clear the variables of Penstock's frames only.
+    """Clear the variables of Penstock's own frames in an error that is raised to the user; see `forget_traceback`.
 
-    A debugger still shows the variables of the user's functions. Frames that still run keep their variables. The task
-    that failed is released.
+    A debugger still shows the variables of the user's functions.
+    Frames that are still running keep their variables. The failed task is released.
     """
     for one in _with_causes(error):
         for frame, _ in traceback.walk_tb(one.__traceback__):
@@ -60,7 +62,7 @@ def clear_own_frames(error: BaseException) -> None:
             if frame.f_code.co_filename.startswith(_PACKAGE):
                 with contextlib.suppress(RuntimeError):
                     frame.clear()
-                _ = frame.f_locals  # refreshes the copy of the variables that an earlier access has left in the frame
+                _ = frame.f_locals  # refreshes the copy of the variables that an earlier access left in the frame
 
 
 def _with_causes(error: BaseException) -> Iterator[BaseException]:
@@ -94,7 +96,7 @@ def _described(error: BaseException, task_name: str | None) -> Failure:
         return _of_user_code(operator_name, error.__cause__ or error, error.what, error.record)
     is_by_user_code = operator is not None and _frames_outside(error) is not None
     if isinstance(error, PenstockError) and not (is_by_user_code and isinstance(error, CallError)):
-        # Raised on purpose, in words for the user: where in the runtime says nothing more.
+        # Raised on purpose with a message for the user: a location in the runtime adds nothing.
         return Failure(reason=str(error), operator_name=operator_name)
     if operator is not None and is_by_user_code:
         return _of_user_code(operator.context.operator_name, error, operator.user_part, None)
@@ -118,19 +120,19 @@ def _of_user_code(operator_name: str, cause: BaseException, what: str, record: A
 
 
 def _operator_at_work(error: BaseException) -> StreamOperator | None:
-    """The operator in one of whose methods the error was raised, from the traceback: the innermost one."""
+    """Return the innermost operator in the traceback that raised the error in one of its methods."""
     operator = None
     trace = error.__traceback__
     while trace is not None:
         owner = trace.tb_frame.f_locals.get("self")
-        if isinstance(owner, StreamOperator) and hasattr(owner, "context"):  # which it has after setup()
+        if isinstance(owner, StreamOperator) and hasattr(owner, "context"):  # set by setup()
             operator = owner
         trace = trace.tb_next
     return operator
 
 
 def _frames_outside(error: BaseException) -> TracebackType | None:
-    """The traceback from where it leaves Penstock; None when it does not."""
+    """Return the traceback from the point where it leaves Penstock; None if it never does."""
     frames = error.__traceback__
     while frames is not None and frames.tb_frame.f_code.co_filename.startswith(_PACKAGE):
         frames = frames.tb_next
@@ -138,5 +140,5 @@ def _frames_outside(error: BaseException) -> TracebackType | None:
 
 
 def user_traceback(error: BaseException) -> str:
-    """The traceback without the leading frames that belong to Penstock."""
+    """Return the traceback without the leading frames that belong to Penstock."""
     return "".join(traceback.format_exception(type(error), error, _frames_outside(error)))

@@ -8,10 +8,10 @@ from penstock.state.heap import HeapKeyedStateBackend
 
 
 class HeapBackends:
-    """Implements the port `KeyedBackends`."""
+    """Creates heap backends; implements the port `KeyedBackends`."""
 
     def make(
         self, execution: ExecutionId, operator_id: str, owner: str, max_parallelism: int, key_groups: tuple[int, int]
     ) -> KeyedStateBackend:
-        """A backend on the heap."""
+        """Create a backend on the heap."""
         return HeapKeyedStateBackend(max_parallelism, owner)

@@ -1,7 +1,6 @@
-"""What checkpoints have stored of a task's keyed state, for later ones to build on (G7).
+"""The keyed state of a task that checkpoints have stored, for later checkpoints to build on (G7).
 
-Keyed state is written as histories: the files of the last completed checkpoint, and one more with what has changed
-since.
+Keyed state is written as histories: the files of the last completed checkpoint, plus one file with the changes since.
 """
 
 from __future__ import annotations
@@ -11,29 +10,29 @@ from typing import Final
 
 from penstock.storage.metadata import KeyedStateHandle, NativeStateHandle, OperatorSubtaskState
 
-#: Files in a history before it is merged, whatever their sizes.
+#: Maximum number of files in a history before it is merged, whatever their sizes.
 HISTORY_FILES_MAX: Final = 16
 
 
 @dataclass(frozen=True)
 class StoredState:
-    """What a checkpoint stored of a task's keyed state, for the next one to build on."""
+    """The keyed state of a task as stored by one checkpoint, for the next one to build on."""
 
-    #: (operator id, state name) to a history of canonical files
+    #: maps (operator id, state name) to a history of canonical files
     keyed: dict[tuple[str, str], KeyedStateHandle] = field(default_factory=dict)
-    #: operator id to a backend's own files
+    #: maps an operator id to a backend's own files
     native: dict[str, NativeStateHandle] = field(default_factory=dict)
 
 
 class StateHistories:
-    """What the last completed checkpoint has stored of a task, and what unfinished checkpoints have."""
+    """The state of a task as stored by the last completed checkpoint, and by checkpoints still in progress."""
 
     def __init__(self) -> None:
         self.confirmed = StoredState()
         self._stored: dict[int, StoredState] = {}
 
     def on_stored(self, checkpoint_id: int, operators: dict[str, OperatorSubtaskState]) -> None:
-        """A checkpoint's files are written."""
+        """Record the files that a checkpoint has written."""
         self._stored[checkpoint_id] = StoredState(
             {
                 (operator_id, name): handles[0]
@@ -44,14 +43,14 @@ class StateHistories:
         )
 
     def on_complete(self, checkpoint_id: int) -> None:
-        """The checkpoint completed: later ones build on its files."""
+        """Let later checkpoints build on the files of a completed checkpoint."""
         stored = self._stored.get(checkpoint_id)
         if stored is not None:
             self.confirmed = stored
         self._stored = {i: histories for i, histories in self._stored.items() if i > checkpoint_id}
 
     def validate(self, key_groups: tuple[int, int]) -> None:
-        """Assert what holds between any two steps. The simulator calls this; a running job never does."""
+        """Assert the invariants that hold between steps. The simulator calls this; a running job never does."""
         for stored in (self.confirmed, *self._stored.values()):
             ranges = {(h.first_key_group, h.last_key_group) for h in stored.keyed.values()}
             ranges |= {(h.first_key_group, h.last_key_group) for h in stored.native.values()}

@@ -1,9 +1,9 @@
 """A task's part in latency markers (Flink's `metrics.latency.interval`).
 
-Sources send a marker now and then. It goes the way of the records, behind those that were emitted before it, and a task
-hands it on to one channel of each edge in turn. Operators do not see it, and it waits for no call out of a task: how
-old it is when a task takes it says how long records wait between tasks, for the network, and for the operators ahead.
-It is no part of any checkpoint, so after a failure some are lost.
+Sources send a marker periodically. It follows the path of the records, after those emitted before it, and a task
+forwards it to one channel of each edge in turn. Operators do not see it, and it does not wait for asynchronous calls:
+its age when a task receives it shows how long records wait between tasks, for the network, and for upstream operators.
+Checkpoints do not include markers, so some are lost after a failure.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from penstock.core.task.channels.result_partition import ResultPartition
 
 
 class LatencyMarkers:
-    """See the module's text.
+    """Emits and forwards the markers of one task.
 
     Args:
-        settings: how often sources send one, and what is kept apart.
+        settings: how often sources send a marker, and the granularity of the measurements.
         subtask: the task's index.
-        contexts: of its operators.
-        partitions: where it sends to.
+        contexts: the contexts of its operators.
+        partitions: the partitions to which it sends.
         is_source: whether the first operator is a source, which has no latency.
     """
 
@@ -45,11 +45,11 @@ class LatencyMarkers:
         self._due_ms: int | None = None
 
     def next_deadline(self) -> int | None:
-        """When (ms) a source is to send the next one; None before it has begun, and of other tasks."""
+        """Return when (ms) a source must send the next marker; None before it has started, and for other tasks."""
         return self._due_ms
 
     def emit_if_due(self, now_ms: int) -> None:
-        """Of a source: send one when it is time. The first goes one interval after the first call."""
+        """Send a marker if this is a source and one is due. The first is due one interval after the first call."""
         if self._due_ms is not None and now_ms >= self._due_ms:
             self.on_marker(LatencyMarker(now_ms, self._contexts[0].operator_id, self._subtask), now_ms)
         elif self._due_ms is not None or not self._is_source:
@@ -57,7 +57,7 @@ class LatencyMarkers:
         self._due_ms = now_ms + self._settings.interval_ms
 
     def on_marker(self, marker: LatencyMarker, now_ms: int) -> None:
-        """Note how old it is, and hand it on. Clocks of hosts differ: none is younger than nothing."""
+        """Record the marker's age and forward it. Host clocks differ, so a negative age counts as 0."""
         name, age_ms = self._name_of(marker), max(0, now_ms - marker.marked_ms)
         for context in self._contexts[1 if self._is_source else 0 :]:
             histogram = context.latency.get(name)

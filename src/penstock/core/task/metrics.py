@@ -1,4 +1,4 @@
-"""What the operators of a task have measured, taken together, and the names of what the chain counts."""
+"""The combined metrics of a task's operators, and the names of the chain's counters."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ Metrics = tuple[dict[str, int], dict[str, float], dict[str, Summary]]
 
 
 def side_output_counter(tag_id: str) -> str:
-    """The name of the counter of records that went to a side output."""
+    """Return the name of the counter for records sent to a side output."""
     return f"side_output.{tag_id}.records"
 
 
 def metrics_of_operator(context: OperatorContext) -> Metrics:
-    """What an operator and the user's function in it have measured; asks each of the user's gauges."""
+    """Return the metrics of an operator and its user function; reads each of the user's gauges."""
     counters = dict(context.counters)
     for name, value in context.metrics.counters().items():
         counters[name] = counters.get(name, 0) + value
@@ -26,7 +26,7 @@ def metrics_of_operator(context: OperatorContext) -> Metrics:
 
 
 def metrics_of_task(operators: Iterable[OperatorFigures]) -> Metrics:
-    """The same of all operators of a task: counters added up by name; of one name, the last gauge counts."""
+    """Combine the metrics of a task's operators: sum counters by name; if gauges share a name, the last one wins."""
     counters: dict[str, int] = {}
     gauges: dict[str, float] = {}
     distributions: dict[str, Summary] = {}

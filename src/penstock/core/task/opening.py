@@ -1,7 +1,7 @@
-"""The opening of a task: contexts for its operators, and the state that they begin with.
+"""Opens a task: creates contexts for its operators, and restores their initial state.
 
-What is restored is there before any operator is asked: keyed and operator state in the backends, records in flight in
-the channels that they were in. Those of channels that are gone are partitioned anew.
+State is restored before any operator runs: keyed and operator state in the backends, records in flight in their
+original channels. Records in flight of channels that no longer exist are partitioned again.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from penstock.state.snapshot import read_operator
 
 
 class Opening:
-    """Restores a task from what its deployment names."""
+    """Restores a task from the state that its deployment names."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class Opening:
         self._partitions = partitions
 
     def restore(self, chain: OperatorChain) -> None:
-        """Load the state of all operators, and the records in flight, of the checkpoint that the task begins from."""
+        """Load the state of all operators and the records in flight from the checkpoint that the task starts from."""
         deployment = self._deployment
         for context in chain.contexts:
             context.operator_state.restored_checkpoint_id = deployment.restored_checkpoint_id

@@ -1,4 +1,4 @@
-"""The chain: operators that run as one task and hand batches over by plain calls (B4)."""
+"""The chain: operators that run as one task and pass batches by plain calls (B4)."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _NO_TIMER: Final = StreamOperator.next_timer_ms
 
 
 def _count_nowhere(name: str, increment: int) -> None:
-    """There is no context yet."""
+    """Discard a count while the output has no context."""
 
 
 def _hand_to_all(consumers: list[Callable[[Batch], None]], batch: Batch) -> None:
-    """Each consumer may change its records, and the others do not see it."""
+    """Pass the batch to every consumer. Each may modify its records without affecting the others."""
     *others, last = consumers
     for consume in others:
         consume(batch.separated())
@@ -34,7 +34,7 @@ def _hand_to_all(consumers: list[Callable[[Batch], None]], batch: Batch) -> None
 
 
 class ChainOutput:
-    """What one operator of a chain emits into: following operators and result partitions."""
+    """The output of one operator of a chain: feeds downstream operators and result partitions."""
 
     def __init__(self) -> None:
         self._batches: list[Callable[[Batch], None]] = []
@@ -42,15 +42,15 @@ class ChainOutput:
         self._operators: list[StreamOperator] = []
         self._partitions: list[ResultPartition] = []
         self._count: Callable[[str, int], None] = _count_nowhere
-        #: records that went to the main output
+        #: records sent to the main output
         self.records = 0
-        #: the same by side output, of those that are read
+        #: records sent to each side output that has a consumer
         self.side_records: dict[str, int] = {}
         #: the last watermark (ms)
         self.watermark = MIN_TIMESTAMP
 
     def count_with(self, context: OperatorContext) -> None:
-        """Count what goes to side outputs that are read, in a counter for each."""
+        """Count the records of each consumed side output in a counter of its own."""
         self._count = context.count
 
     def add_operator(self, operator: StreamOperator, side_tag: str | None) -> None:
@@ -64,7 +64,7 @@ class ChainOutput:
         self._partitions.append(partition)
 
     def release(self) -> None:
-        """Drop all consumers, and the context that counts."""
+        """Drop all consumers, and the context that holds the counters."""
         self._batches.clear()
         self._sides.clear()
         self._operators.clear()
@@ -72,7 +72,7 @@ class ChainOutput:
         self._count = _count_nowhere
 
     def feeds_only(self, operator: StreamOperator) -> bool:
-        """Whether all records of the main output go to that operator, and nowhere else."""
+        """Return whether all records of the main output go to that operator, and nowhere else."""
         return self._batches == [operator.process_batch]
 
     def _consumers(self, side_tag: str | None) -> list[Callable[[Batch], None]]:
@@ -88,7 +88,7 @@ class ChainOutput:
             consume(batch)
 
     def collect_side(self, tag_id: str, batch: Batch) -> None:
-        """Emit records to a side output; nothing happens when it is not read."""
+        """Emit records to a side output; without a consumer, this does nothing."""
         consumers = self._sides.get(tag_id)
         if consumers is not None:
             self._count(side_output_counter(tag_id), len(batch))
@@ -96,9 +96,9 @@ class ChainOutput:
             _hand_to_all(consumers, batch)
 
     def emit_watermark(self, timestamp: int) -> None:
-        """Pass a watermark to everything downstream, unless event time has come so far before."""
+        """Pass a watermark to everything downstream, unless event time has already reached it."""
         if timestamp <= self.watermark:
-            return  # generators begin again after a restart
+            return  # generators start over after a restart
         self.watermark = timestamp
         for operator in self._operators:
             operator.process_watermark(timestamp)
@@ -106,7 +106,7 @@ class ChainOutput:
             partition.broadcast(Watermark(timestamp))
 
     def resume(self, watermark: int) -> None:
-        """Event time goes on from there: announce it to the tasks downstream, which may have other inputs too."""
+        """Resume event time at a watermark: announce it to the downstream tasks, which may also have other inputs."""
         self.watermark = watermark
         for partition in self._partitions:
             partition.broadcast(Watermark(watermark))
@@ -120,7 +120,7 @@ class ChainOutput:
 
 
 class OperatorChain:
-    """The operators of a task, head first, with their contexts. Life-cycle calls go through here, in order (F1, F3)."""
+    """The operators of a task, head first, with their contexts. Lifecycle calls go through here, in order (F1, F3)."""
 
     def __init__(self, program: VertexProgram, partitions: dict[int, ResultPartition]) -> None:
         self.program = program
@@ -133,17 +133,17 @@ class OperatorChain:
                 self._outputs[chained.parent].add_operator(self.operators[index], chained.side_tag)
         for edge in program.out_edges:
             self._outputs[edge.operator].add_partition(partitions[edge.edge], edge.side_tag)
-        #: how far event time (ms) has come at the input of the head; a source has one at its end only
+        #: watermark (ms) at the input of the head; a source has one only at its end
         self.watermark = MIN_TIMESTAMP
         self._finished = 0
-        #: operators that may have calls out of the task; the others are never asked
+        #: operators that may wait for asynchronous calls; the others are never polled
         self.waiting = [o for o in self.operators if type(o).process_completions is not _NO_COMPLETIONS]
-        #: the same for processing-time timers; and these without the head
+        #: operators with processing-time timers; the second list leaves out the head
         self._timed = [o for o in self.operators if type(o).next_timer_ms is not _NO_TIMER]
         self._timed_behind_head = [o for o in self._timed if o is not self.head]
 
     def figures(self, records_in: int, watermark_ms: int) -> tuple[OperatorFigures, ...]:
-        """Each operator's figures, none before `setup`; the two arguments are what has come to the head."""
+        """Return each operator's figures, empty before `setup`; both arguments describe the input of the head."""
         if not self.contexts:
             return ()
         figures = []
@@ -177,9 +177,9 @@ class OperatorChain:
         return self.operators[0]
 
     def setup(self, made: Iterable[OperatorContext]) -> None:
-        """Give each operator its context and its output, tail to head; its output can be partitioned already.
+        """Open the partitioners, then give each operator its context and output, tail to head.
 
-        `made`: the contexts, created one by one. If one of them cannot be created, the state of the others is closed.
+        `made`: the contexts, created one by one. If creating one fails, the state of the others is closed.
         """
         contexts: list[OperatorContext] = []
         try:
@@ -204,11 +204,11 @@ class OperatorChain:
             if chained.parent < 0 or not self._outputs[chained.parent].feeds_only(self.operators[index]):
                 continue
             ahead = self.operators[chained.parent]
-            if ahead.output is self._outputs[chained.parent]:  # nothing changes records on their way
+            if ahead.output is self._outputs[chained.parent]:  # nothing modifies records in between
                 ahead.fuse(self.operators[index])
 
     def initialize_and_open(self) -> None:
-        """Initialise the state of all operators, then open them, tail to head both times."""
+        """Initialise the state of all operators, then open them, both in tail-to-head order."""
         for operator in reversed(self.operators):
             operator.initialize_state()
         for context in self.contexts:
@@ -217,7 +217,7 @@ class OperatorChain:
             operator.open()
 
     def resume_event_time(self, watermarks: Mapping[int, int]) -> None:
-        """Go on from the event time of a checkpoint, see `core.checkpoint.event_time`; after `initialize_and_open`."""
+        """Resume from a checkpoint's event time (`core.checkpoint.event_time`); call after `initialize_and_open`."""
         for place, output in enumerate(self._outputs):
             if (reached := watermarks.get(place, MIN_TIMESTAMP)) > MIN_TIMESTAMP:
                 output.resume(reached)
@@ -232,7 +232,7 @@ class OperatorChain:
                 operator.resume_event_time(reached)
 
     def watermarks(self) -> dict[str, tuple[int, int]]:
-        """How far event time (ms) has come at the input and at the output of each operator, where it has begun."""
+        """Return the watermarks (ms) at the input and output of each operator, where event time has begun."""
         found = {}
         for place, (chained, output) in enumerate(zip(self.program.operators, self._outputs, strict=True)):
             is_within = place > 0 or isinstance(self.operators[0], SourceOperator)
@@ -242,26 +242,27 @@ class OperatorChain:
         return found
 
     def is_available(self) -> bool:
-        """Whether no operator has more calls out than it may."""
+        """Return whether every operator may start another asynchronous call."""
         return not self.waiting or all(operator.is_available() for operator in self.waiting)
 
     def process_completions(self) -> bool:
-        """Let operators handle calls that have returned; returns whether there were any."""
+        """Let operators handle calls that have completed; return whether there were any."""
         worked = False
         for operator in self.waiting:
             worked = operator.process_completions() or worked
         return worked
 
     def end_input(self, input_index: int) -> None:
-        """An input of the head has ended for good."""
+        """Notify the head that one of its inputs has ended for good."""
         for head in self.operators[:1]:
             head.end_input(input_index)
 
     def finish(self, is_input_ended: bool) -> bool:
-        """Drain, end the input, quiesce the timers, finish, head to tail: what one emits the next one still processes.
+        """Drain each operator, end its input, quiesce its timers and finish it, head to tail.
 
-        Returns whether all have finished. It stops at an operator that still has calls out, and continues there when
-        called again. `is_input_ended`: the head already knows that its inputs have ended.
+        Each operator thus still processes the last output of its predecessor. Return whether all have finished. If an
+        operator still waits for calls, stop there; the next call continues from it. `is_input_ended`: the head has
+        already been notified that its inputs have ended.
         """
         while self._finished < len(self.operators):
             operator = self.operators[self._finished]
@@ -275,12 +276,12 @@ class OperatorChain:
         return True
 
     def prepare_snapshot(self, checkpoint_id: int) -> None:
-        """Let all operators that have not finished emit what must be ahead of the barrier."""
+        """Let all operators that have not finished emit the records that must precede the barrier."""
         for operator in self.operators[self._finished :]:
             operator.prepare_snapshot(checkpoint_id)
 
     def snapshot_state(self, checkpoint_id: int, is_savepoint: bool) -> dict[str, list[StateCapture]]:
-        """All state as it is now, by operator id; no later snapshot builds on that of a savepoint."""
+        """Capture all current state, by operator id; no later snapshot builds on the capture of a savepoint."""
         captures = {
             context.operator_id: operator.snapshot_state(checkpoint_id)
             for operator, context in zip(self.operators, self.contexts, strict=True)
@@ -293,7 +294,7 @@ class OperatorChain:
         return captures
 
     def close(self) -> list[BaseException]:
-        """Close operators, partitioners, and then the state, even when some of them fail; returns what they raised."""
+        """Close operators, partitioners, and then the state, even if some of them fail; return the exceptions."""
         errors: list[BaseException] = []
         closers = [operator.close for operator in self.operators]
         closers += [partitioner.close for _, partitioner in self._partitioners]
@@ -305,21 +306,21 @@ class OperatorChain:
         return errors
 
     def release(self) -> None:
-        """Drop operators, outputs, contexts and state. Called after `close`; see `StreamOperator.release`."""
+        """Drop operators, outputs, contexts and state. Call after `close`; see `StreamOperator.release`."""
         for operator in self.operators:
             operator.release()
         for output in self._outputs:
             output.release()
         for context in self.contexts:
-            context.metrics.metrics.clear()  # a gauge refers to the function, which may refer to its context
+            context.metrics.metrics.clear()  # a gauge references the function, which may reference its context
         self.operators, self.contexts, self._outputs, self._partitioners = [], [], [], []
         self.waiting, self._timed, self._timed_behind_head = [], [], []
 
     @contextmanager
     def closing(self) -> Iterator[None]:
-        """Close and release the chain at the end of a task that runs to its end at once.
+        """Close and release the chain of a task that runs to its end in one go.
 
-        After an error the caller releases it, because the text of the error names operators.
+        After an error, the caller releases it, because the error message names operators.
         """
         try:
             yield
@@ -335,12 +336,12 @@ class OperatorChain:
         self.release()
 
     def settle(self) -> None:
-        """A settling point of all keyed state, see `state.backend`."""
+        """Mark a settling point for all keyed state, see `state.backend`."""
         for context in self.contexts:
             context.keyed.settle()
 
     def next_timer_ms(self, is_head_asked: bool = True) -> int | None:
-        """The earliest processing-time timer of all operators (ms), or None; on demand of all but the head."""
+        """Return the earliest processing-time timer (ms), or None; skip the head unless `is_head_asked`."""
         earliest: int | None = None
         for operator in self._timed if is_head_asked else self._timed_behind_head:
             due = operator.next_timer_ms()
@@ -349,7 +350,7 @@ class OperatorChain:
         return earliest
 
     def on_processing_time(self, now_ms: int) -> None:
-        """Let every operator fire what is due."""
+        """Let every operator fire its due timers."""
         for operator in self._timed:
             due = operator.next_timer_ms()
             if due is not None and due <= now_ms:

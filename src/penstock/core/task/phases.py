@@ -1,8 +1,8 @@
-"""The life of a task: its phases, the moves between them, and what may happen in each phase, as tables.
+"""The lifecycle of a task: tables of its phases, the transitions, and the actions permitted in each phase.
 
-A task opens its operators, processes, and comes to the end of its data. If calls out of the task are still under way
-then, it drains first. Then it waits for what must follow the end of its data, closes, and is gone. It can fail or be
-cancelled in every phase.
+A task opens its operators, processes, and reaches the end of its data. If calls to outside the task are still pending
+then, it drains first. Then it waits for the steps that must follow the end of its data, closes, and terminates. It can
+fail or be cancelled in every phase.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from typing import Final, NamedTuple
 
 
 class Phase(enum.Enum):
-    """Where a task is in its life."""
+    """The phases of a task."""
 
-    #: There are no operators yet.
+    #: The operators do not exist yet.
     CREATED = "CREATED"
-    #: The operators are open, and wait until those of all other tasks are.
+    #: The operators are open, and wait for all other tasks to open.
     OPEN = "OPEN"
     PROCESSING = "PROCESSING"
-    #: The input has ended; operators wait for calls out of the task.
+    #: The input has ended; operators wait for asynchronous calls.
     DRAINING = "DRAINING"
-    #: No record will be emitted. The task waits for the end of its channels, and for its last checkpoint.
+    #: No more records are emitted. The task waits for the end of its channels, and for its last checkpoint.
     DATA_FINISHED = "DATA_FINISHED"
-    #: The operators are closed; what was emitted last waits for credit.
+    #: The operators are closed; the last output waits for credit.
     CLOSING = "CLOSING"
     TERMINAL = "TERMINAL"
 
@@ -41,13 +41,12 @@ PHASE_MOVES: Final[dict[Phase, frozenset[Phase]]] = {
 
 
 class May(NamedTuple):
-    """What a task may do in a phase.
+    """The permissions of a task in a phase.
 
-    `run_operators`: hand operators records, due timers and results of calls. Then full outputs hold the task up.
-    `take_input`: poll the input gate, or the source's reader where operators run.
-    `take_barriers`: let barriers that have arrived, or waited too long, begin checkpoints.
-    `inject_barriers`: begin a checkpoint when the coordinator asks for it.
-    `close_operators`: close them on the way out when the task fails or is cancelled.
+    `run_operators`: pass records, due timers and results of calls to operators. Full outputs then block the task.
+    `take_input`: poll the input gate, or the source's reader if operators run. `take_barriers`: let barriers that have
+    arrived, or waited too long, start checkpoints. `inject_barriers`: start a checkpoint when the coordinator requests
+    it. `close_operators`: close the operators when the task fails or is cancelled.
     """
 
     run_operators: bool = False
@@ -63,9 +62,9 @@ PERMITTED: Final[dict[Phase, May]] = {
     _P.PROCESSING: May(
         run_operators=True, take_input=True, take_barriers=True, inject_barriers=True, close_operators=True
     ),
-    # Barriers in the channels wait for the end of the data. A source has no channels, and takes part.
+    # Barriers in the channels wait for the end of the data. A source has no channels, so it participates.
     _P.DRAINING: May(run_operators=True, inject_barriers=True, close_operators=True),
-    # The input has control elements only.
+    # The input holds only control elements.
     _P.DATA_FINISHED: May(take_input=True, take_barriers=True, inject_barriers=True, close_operators=True),
     _P.CLOSING: May(),
     _P.TERMINAL: May(),
@@ -73,7 +72,7 @@ PERMITTED: Final[dict[Phase, May]] = {
 
 
 class TaskLife:
-    """The phase of one task. `may` is what the phase permits."""
+    """The phase of one task, and its permissions (`may`)."""
 
     __slots__ = ("may", "phase")
 
@@ -82,7 +81,7 @@ class TaskLife:
         self.may = PERMITTED[Phase.CREATED]
 
     def move(self, phase: Phase) -> None:
-        """Go on to a phase; no other place changes it."""
+        """Switch to a phase; this is the only place that changes it."""
         assert phase in PHASE_MOVES[self.phase], f"no task goes from {self.phase.value} to {phase.value}"
         self.phase = phase
         self.may = PERMITTED[phase]
@@ -93,5 +92,5 @@ class TaskLife:
         return self.phase is Phase.TERMINAL
 
     def validate(self) -> None:
-        """Assert what holds between any two steps. The simulator calls this; a running job never does."""
+        """Assert the invariants that hold between steps. The simulator calls this; a running job never does."""
         assert self.may == PERMITTED[self.phase], f"a task in {self.phase.value} may do what the table says"

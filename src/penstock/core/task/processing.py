@@ -1,8 +1,8 @@
 """The processing loop of an open task: timers, results of calls, records and control elements, a batch at a time.
 
-A step of the loop does one bounded piece of work and says whether there is more. Control elements that come between two
-batches go to whom they concern by a table: watermarks to the head of the chain, barriers to the barrier handler. The
-loop knows when the input has ended; what follows from that is the task's business (`EndListener`).
+A step of the loop does one bounded piece of work and reports whether there is more. A table dispatches control elements
+between batches: watermarks to the head of the chain, barriers to the barrier handler. The loop detects the end of the
+input; the task decides what follows (`EndListener`).
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ from penstock.core.task.phases import Phase, TaskLife
 from penstock.core.task.watermark_hold import HoldTracker, hold_of_channels, hold_of_splits
 from penstock.core.task.watermark_valve import TimeChange, WatermarkValve
 
-#: Control elements that one step may take before it returns.
+#: Maximum number of control elements that one step takes before it returns.
 EVENTS_PER_STEP_MAX: Final = 64
-#: Steps in a row that may go to mail and barriers alone. Checkpoints that follow one another at once bring both.
+#: Maximum number of consecutive steps spent on mail and barriers alone. Back-to-back checkpoints bring both.
 STEPS_WITHOUT_INPUT_MAX: Final = 4
 
 
 class Step(enum.Enum):
-    """What a step found."""
+    """The outcome of a step."""
 
     WORKED = "WORKED"
     IDLE = "IDLE"
@@ -52,20 +52,20 @@ class Step(enum.Enum):
 
 
 class EndListener(Protocol):
-    """The task, as its loop sees it."""
+    """The task, as seen by its loop."""
 
     def finish_data(self, drain: bool) -> None:
-        """No input will follow; with `drain` for good. Called again while operators wait for calls."""
+        """Handle the end of the input; with `drain` it is final. Called again while operators wait for calls."""
 
     def close_when_done(self) -> None:
-        """A channel has ended, perhaps the last one."""
+        """Handle the end of a channel, which may be the last one."""
 
     def on_channel_state_recovered(self) -> None:
-        """All that was in flight in the restored checkpoint has been processed."""
+        """Handle the end of recovery: all records in flight in the restored checkpoint have been processed."""
 
 
 class ProcessingLoop:
-    """See the module's text. `source` is the head of the chain when that is a source."""
+    """See the module docstring. `source` is the head of the chain if that is a source."""
 
     def __init__(
         self,
@@ -110,19 +110,19 @@ class ProcessingLoop:
         }
 
     def release(self) -> None:
-        """Drop the handlers after the task has ended: they are methods of this loop, which is a reference cycle."""
+        """Drop the handlers after the task has ended: they are methods of this loop and form a reference cycle."""
         self._handlers.clear()
 
     # --- one step --------------------------------------------------------------------------------------------------
 
     def step(self) -> Step:
-        """What is due first, then a batch of input."""
+        """Do due work first, then process a batch of input."""
         life = self._life
         overtaking = self._gate.overtaking
         if overtaking and life.may.take_barriers:
             self.barriers.on_overtaking_barrier(*overtaking.popleft())
             if self.passes_input_over():
-                # A record that arrived after a barrier must not be processed before the barrier is handled.
+                # A record that arrived after a barrier must not be processed before the barrier.
                 while overtaking and life.may.take_barriers:
                     self.barriers.on_overtaking_barrier(*overtaking.popleft())
                 now = self._clock.now_ms()
@@ -140,15 +140,15 @@ class ProcessingLoop:
         return self._take_turn(now)
 
     def passes_input_over(self) -> bool:
-        """Count a step that goes to mail or to a barrier. Returns whether it has to take input too.
+        """Count a step spent on mail or a barrier, and return whether it must also take input.
 
-        So records come to their turn between checkpoints however soon these follow one another.
+        This keeps records flowing between checkpoints, however closely the checkpoints follow one another.
         """
         self._steps_without_input += 1
         return self._steps_without_input >= STEPS_WITHOUT_INPUT_MAX
 
     def _take_turn(self, now: int) -> Step:
-        """The input's part of a step."""
+        """Run the input part of a step."""
         life, chain = self._life, self.chain
         self._steps_without_input = 0
         if life.may.run_operators and not self._is_available():
@@ -156,7 +156,7 @@ class ProcessingLoop:
         if self._markers is not None and life.may.run_operators:
             self._markers.emit_if_due(now)
         went_on = life.may.run_operators and bool(chain.waiting) and self._go_on()
-        may = life.may  # the data may have ended just now
+        may = life.may  # the data may just have ended
         takes_input = may.take_input and (not may.run_operators or chain.is_available())
         worked = (may.run_operators and self._fire_timers(now)) or (takes_input and self._take_input()) or went_on
         chain.settle()
@@ -166,7 +166,7 @@ class ProcessingLoop:
         return Step.IDLE if takes_input else Step.BLOCKED
 
     def next_deadline(self) -> int | None:
-        """When (ms) a step is needed even if nothing arrives."""
+        """Return when (ms) a step is needed even if nothing arrives."""
         may, earliest = self._life.may, self._flush_at_ms
         if may.run_operators and self._is_available():
             due = self._next_timer_ms()
@@ -182,27 +182,27 @@ class ProcessingLoop:
         return earliest
 
     def validate(self) -> None:
-        """Assert what holds between any two steps. The simulator calls this; a running job never does."""
+        """Assert the invariants that hold between steps. The simulator calls this; a running job never does."""
         self.barriers.validate()
         self._valve.validate()
 
     @property
     def watermark(self) -> int:
-        """The last one that reached the head of the chain, or that the source has emitted."""
+        """The last watermark that reached the head of the chain, or that the source emitted."""
         reached = self.chain.watermark
         if self.source is not None and reached == MIN_TIMESTAMP and self.source.emitted_watermark is not None:
             return self.source.emitted_watermark
         return reached
 
     def hold(self) -> WatermarkHold | None:
-        """Which inputs hold the watermark back, as far as earlier calls have seen it."""
+        """Return which inputs hold the watermark back, based on this and earlier calls."""
         now_ms = self._clock.now_ms()
         if self.source is not None:
             return hold_of_splits(self._holds, self.source.watermarks, now_ms)
         return hold_of_channels(self._holds, self._valve, self._gate.channels, now_ms)
 
     def makes_watermarks(self) -> bool | None:
-        """Whether the watermarks of this task are its own; False for a source that has none."""
+        """Return whether this task generates watermarks: False for a source without any, None if it receives them."""
         if any(operator.makes_watermarks for operator in self.chain.operators):
             return True
         return None if self.source is None else self.source.watermarks.makes_any
@@ -211,7 +211,7 @@ class ProcessingLoop:
 
     @property
     def is_back_pressured(self) -> bool:
-        """Whether its consumers hold the task up."""
+        """Whether the consumers block the task."""
         return self._life.may.run_operators and not self._is_available()
 
     def _is_available(self) -> bool:
@@ -221,20 +221,20 @@ class ProcessingLoop:
         return True
 
     def _flush_or_wait(self, now_ms: int, worked: bool) -> None:
-        """After a step: send what waits in open buffers, or note when it has waited long enough."""
+        """After a step, flush the open buffers if the task is idle, or else set the time to flush them."""
         for partition in self._partitions.values():
             if partition.has_open_data:
                 break
         else:
             return
         if not worked:
-            # Nothing to do: what waits in open buffers gains nothing by waiting longer.
+            # The task is idle: the open buffers gain nothing by waiting longer.
             self._flush()
         elif self._flush_at_ms is None and self._buffer_timeout_ms >= 0:
             self._flush_at_ms = now_ms + self._buffer_timeout_ms
 
     def flush_if_due(self, now_ms: int) -> None:
-        """Send what has waited in open buffers long enough."""
+        """Flush the open buffers if they have waited long enough."""
         if self._flush_at_ms is not None and now_ms >= self._flush_at_ms:
             self._flush()
 
@@ -246,14 +246,14 @@ class ProcessingLoop:
     # --- timers, and calls out of the task ---------------------------------------------------------------------------
 
     def _go_on(self) -> bool:
-        """Handle calls that have returned, and the end of the data when the task has drained."""
+        """Handle completed calls, and end the data once the task has drained."""
         worked = self.chain.process_completions()
         if self._life.phase is Phase.DRAINING:
             self._task.finish_data(drain=True)
         return worked or not self._life.may.run_operators
 
     def _next_timer_ms(self) -> int | None:
-        # A source that is not polled now need not be woken for it.
+        # A source that is not being polled need not be woken for its timer.
         is_head_asked = self.source is None or (self._life.may.take_input and self.chain.is_available())
         return self.chain.next_timer_ms(is_head_asked)
 
@@ -262,7 +262,7 @@ class ProcessingLoop:
         if due is None or due > now_ms:
             return False
         self.chain.on_processing_time(now_ms)
-        # A source's retry time is not a timer: polling it below is what it asks for.
+        # A source's retry time is not a timer: it asks for the poll that follows.
         return self.source is None
 
     # --- input -----------------------------------------------------------------------------------------------------
@@ -280,7 +280,7 @@ class ProcessingLoop:
         return emitted is Emitted.RECORDS
 
     def end_source(self) -> None:
-        """The source emits no record any more, for good."""
+        """End the source for good: it emits no more records."""
         source = self.source
         assert source is not None, "a task without a source ends when its input does"
         if source.watermarks.idle:
@@ -332,7 +332,7 @@ class ProcessingLoop:
             self._task.on_channel_state_recovered()
 
     def _on_end_of_data(self, channel: InputChannel, event: EndOfData) -> None:
-        """End the input when all its channels have drained, and the data when all channels have come to their end."""
+        """End the input once all its channels have drained, and the data once all channels have ended."""
         channel.end_of_data = event
         channels = self._gate.channels
         if all(c.has_drained for c in channels if c.input_index == channel.input_index):

@@ -1,4 +1,4 @@
-"""What a task runs: the operators of one job vertex, in the form that travels to workers."""
+"""The program of a task: the operators of one job vertex, as sent to workers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from penstock.core.task.channels.partitioners import Partitioner
 
 @dataclass(frozen=True)
 class ChainedOperator:
-    """One operator of a chain. `parent` is the index of the one that feeds it, -1 at the head.
+    """One operator of a chain. `parent` is the index of the operator that feeds it, -1 at the head.
 
     `side_tag` is the side output of the parent that it reads, or None for the main output.
     """
@@ -29,13 +29,13 @@ class ChainedOperator:
 
     @property
     def title(self) -> str:
-        """The operator for people to read: its name, and the uid when it has one."""
+        """A human-readable name of the operator, with its uid if it has one."""
         return self.name if self.uid is None else f"{self.name} (uid {self.uid!r})"
 
 
 @dataclass(frozen=True)
 class OutEdge:
-    """One network edge out of a chain: the job graph's edge id, which operator's output feeds it, and who reads it."""
+    """One outgoing network edge of a chain: the job graph's edge id, the operator that feeds it, and its consumer."""
 
     edge: int
     operator: int
@@ -48,8 +48,8 @@ class OutEdge:
 class VertexProgram:
     """The operators of a vertex, head first, and its edges. `migrations`: see `penstock.state.migrations`.
 
-    `buffer_timeout_ms` is for the buffers of its edges; with None the job's value holds. `job_parameters` are the
-    user's own settings, for functions to read. `timers_after_end_max`: see `core.operators.timers`.
+    `buffer_timeout_ms` applies to the buffers of its edges; None means the job's value. `job_parameters` are the user's
+    own settings, for functions to read. `timers_after_end_max`: see `core.operators.timers`.
     """
 
     operators: tuple[ChainedOperator, ...]
@@ -61,16 +61,16 @@ class VertexProgram:
 
 
 class ProgramError(PenstockError, RuntimeError):
-    """A program cannot be loaded where it should run; another attempt could not load it either."""
+    """Raised when a worker cannot load a program; another attempt would fail the same way."""
 
     suppresses_restart = True
 
 
 def load_program(program: bytes, task_name: str) -> VertexProgram:
-    """The program of a task, unpickled in the worker.
+    """Unpickle the program of a task in the worker.
 
     Raises:
-        ProgramError: if it cannot be, with the reason: a module that is not there, for instance.
+        ProgramError: if loading fails, with the reason: a missing module, for instance.
     """
     try:
         loaded: VertexProgram = pickle.loads(program)

@@ -1,4 +1,4 @@
-"""The options that tasks read: out of the configuration, and what follows from them."""
+"""The settings of tasks, read from the configuration, and the barriers that follow from them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from penstock.core.records import CheckpointBarrier
 
 
 def task_settings(configuration: Configuration) -> TaskSettings:
-    """What the configuration says."""
+    """Read the settings of tasks from the configuration."""
     read = configuration.read
     state_latency = read(STATE_LATENCY_SAMPLE_INTERVAL), read(STATE_LATENCY_HISTORY_SIZE)
     latency = LatencySettings(read(LATENCY_INTERVAL_MS), read(LATENCY_GRANULARITY), read(LATENCY_HISTORY_SIZE))
@@ -49,7 +49,7 @@ def task_settings(configuration: Configuration) -> TaskSettings:
 
 
 def barrier_of(trigger: TriggerCheckpoint, settings: TaskSettings) -> CheckpointBarrier:
-    """The barrier that begins a checkpoint; savepoints are always aligned, so that they hold no records in flight."""
+    """Return the barrier that starts a checkpoint. Savepoints are always aligned, so they hold no records in flight."""
     timeout_ms = settings.alignment_timeout_ms
     unaligned = settings.exactly_once and settings.unaligned and trigger.savepoint_path is None
     return CheckpointBarrier(

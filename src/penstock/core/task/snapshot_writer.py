@@ -1,7 +1,7 @@
-"""A task's part of a checkpoint is written: each capture stores itself in the part of its operator (G7).
+"""Writes a task's part of a checkpoint: each capture stores itself in the part of its operator (G7).
 
-A history whose changes have outgrown its first file is merged into a single new file. All of that happens in the
-background. A file that a checkpoint refers to never changes.
+A history whose changes have outgrown its first file is merged into a single new file. All of this happens in the
+background. A file that a checkpoint references never changes.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ from penstock.storage.metadata import (
 
 
 class SnapshotWriter:
-    """Writes what was captured for one checkpoint; runs in the background.
+    """Writes the captures of one checkpoint in the background.
 
-    `run` tells the runs of one attempt apart where a task may run twice at a time: none writes a file of another.
+    Where a task may run twice at the same time, `run` distinguishes the runs of one attempt, so that none writes a file
+    of another.
     """
 
     def __init__(
@@ -45,19 +46,19 @@ class SnapshotWriter:
         self.key_groups = key_groups
         self.max_parallelism = max_parallelism
         self.savepoint_path = savepoint_path
-        #: whether it refers to no file of an earlier checkpoint; later ones build on it
+        #: whether the snapshot references no files of earlier checkpoints; later ones build on it
         self.is_full = is_full
         self._storage = storage
         self._checkpoint_id = checkpoint_id
         self._execution = execution
         self._run = run and f"{run}-"
-        #: what was written so far
+        #: bytes written so far
         self.stored_bytes = 0
 
     def store(
         self, captures: Mapping[str, Sequence[StateCapture]], confirmed: StoredState
     ) -> dict[str, OperatorSubtaskState]:
-        """Write all; returns where it is, by operator."""
+        """Write all captures; return their locations by operator."""
         operators = {}
         try:
             for operator_id, states in captures.items():
@@ -74,19 +75,19 @@ class SnapshotWriter:
         return operators
 
     def write(self, operator_id: str, name: str, data: bytes) -> StateFile:
-        """Store a file of a state."""
+        """Store one file of an operator's state."""
         execution = self._execution
         self.stored_bytes += len(data)
         file_name = f"{operator_id}-{execution.subtask}-{execution.attempt}-{self._run}{name}"
         return self._storage.write(self._checkpoint_id, file_name, data, self.savepoint_path)
 
     def read(self, file: StateFile) -> bytes:
-        """A file of a history."""
+        """Read a file of a history."""
         return self._storage.read(file)
 
 
 class OperatorPart:
-    """One operator's part of a checkpoint, in the making. Implements `CaptureWriter`."""
+    """One operator's part of a checkpoint in progress. Implements `CaptureWriter`."""
 
     def __init__(self, operator_id: str, snapshot: SnapshotWriter, confirmed: StoredState) -> None:
         self.max_parallelism = snapshot.max_parallelism
@@ -102,7 +103,7 @@ class OperatorPart:
         self._native: tuple[NativeStateHandle, ...] = ()
 
     def whole(self) -> OperatorSubtaskState:
-        """All that was stored, with the states of which nothing has changed."""
+        """Return everything stored, including the states without changes."""
         for name, handle in self._histories.items():
             if name not in self._keyed:
                 self._keyed[name] = (self._continued(name, handle, handle.schema, []),)
@@ -121,13 +122,13 @@ class OperatorPart:
         """See `CaptureWriter`."""
         history = self._histories.get(name)
         if history is not None and (is_whole or schema != history.schema):
-            history = None  # the changes are all of the state, which may have become another one since
+            history = None  # the changes are the whole state, possibly under a new schema
         self._keyed[name] = (self._continued(name, history, schema, [data]),)
 
     def _continued(
         self, name: str, handle: KeyedStateHandle | None, schema: str, changes: list[bytes]
     ) -> KeyedStateHandle:
-        """A history with what has changed since; that of a savepoint, or a full checkpoint, is one file of its own."""
+        """Return a history with the changes appended; a savepoint or full checkpoint merges it into a single file."""
         history = handle.files if handle is not None else ()
         if not self._is_whole:
             if handle is not None and not changes:
@@ -140,7 +141,7 @@ class OperatorPart:
         return KeyedStateHandle(*self._key_groups, (self._write(name, merged),), schema)
 
     def write_native(self, capture: NativeCapture) -> None:
-        """The backend's own files, without those that the checkpoint built on has; canonical in a savepoint."""
+        """Store the backend's own files, except those in the base checkpoint; in a savepoint, store canonical files."""
         if not self._is_savepoint:
             base = {} if self._base is None or self._is_whole else self._base.files
             files = capture.store(self._write, base)

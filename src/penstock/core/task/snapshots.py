@@ -1,6 +1,7 @@
 """A task's parts of checkpoints, from the capture to the acknowledgement (F2, G7).
 
-A part is stored in the background once it is whole. Parts whose records in flight are still being captured wait here.
+A part is stored in the background once it is complete. Parts whose records in flight are still being captured wait
+here.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from penstock.storage.metadata import OperatorSubtaskState
 
 @dataclass
 class Part:
-    """A task's part of one checkpoint: what was captured, and how long it took. `finished`: it follows `finish`."""
+    """A task's part of one checkpoint: the captures and their timings. `finished`: it was taken after `finish`."""
 
     barrier: CheckpointBarrier
     captures: dict[str, list[StateCapture]]
@@ -37,7 +38,7 @@ class Part:
 
 
 class TaskSnapshots:
-    """See the module's text. `tell` reaches the job master; `is_over` says whether the task has ended."""
+    """Stores and acknowledges parts. `tell` sends to the job master; `is_over` returns whether the task has ended."""
 
     def __init__(
         self,
@@ -59,20 +60,20 @@ class TaskSnapshots:
         self._clock = clock
         self._tell = tell
         self._is_over = is_over
-        #: the part that was taken last
+        #: the most recent part
         self.last_part: Part | None = None
         self._incomplete: dict[int, Part] = {}
         self._storing: set[int] = set()
-        #: Whether the store has answered since the task looked last, which resets it.
+        #: Whether the store has answered since the task last checked; the task resets it.
         self.has_answer = False
 
     @property
     def is_storing(self) -> bool:
-        """Whether a part that the coordinator may wait for is on its way to the store."""
+        """Whether a part that the coordinator may be waiting for is still being stored."""
         return bool(self._storing)
 
     def add(self, part: Part, is_complete: bool) -> None:
-        """Store a part, now or when `complete` is called."""
+        """Store a part, immediately or when `complete` is called."""
         self.last_part = replace(part, captures={})
         if is_complete:
             self._store(part)
@@ -80,7 +81,7 @@ class TaskSnapshots:
             self._incomplete[part.barrier.checkpoint_id] = part
 
     def complete(self, checkpoint_id: int, operator_id: str, in_flight: Sequence[StateCapture]) -> None:
-        """All that was in flight ahead of the barrier is captured."""
+        """Add the records in flight ahead of the barrier to the part, and store it."""
         part = self._incomplete.pop(checkpoint_id, None)
         if part is not None:
             if in_flight:
@@ -88,11 +89,11 @@ class TaskSnapshots:
             self._store(part)
 
     def is_waiting(self, checkpoint_id: int) -> bool:
-        """Whether a part waits for `complete`."""
+        """Return whether a part waits for `complete`."""
         return checkpoint_id in self._incomplete
 
     def forget(self, checkpoint_id: int) -> None:
-        """The checkpoint was given up. A part that is being stored is waited for no longer."""
+        """Forget an aborted checkpoint. Stop waiting for a part of it that is being stored."""
         self._storing.discard(checkpoint_id)
         part = self._incomplete.pop(checkpoint_id, None)
         for captures in part.captures.values() if part is not None else ():
@@ -100,7 +101,7 @@ class TaskSnapshots:
                 capture.discard()
 
     def validate(self, capturing_id: int | None) -> None:
-        """Assert what holds between any two steps. The simulator calls this; a running job never does."""
+        """Assert the invariants that hold between steps. The simulator calls this; a running job never does."""
         expected = set() if capturing_id is None else {capturing_id}
         assert self._incomplete.keys() == expected, (
             f"parts {sorted(self._incomplete)} wait for records in flight, and those of {sorted(expected)} are captured"

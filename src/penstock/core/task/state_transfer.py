@@ -1,6 +1,6 @@
-"""A checkpoint's state goes into the backends of a task's operators.
+"""Restores a checkpoint's state into the backends of a task's operators.
 
-Keyed state comes as histories (`histories`), which the next checkpoint goes on with where it may.
+Keyed state arrives as histories (`histories`), which the next checkpoint continues where possible.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ def restore_operator(
     histories: StateHistories | None,
     recover_channel: Callable[[ChannelState, list[object]], None],
 ) -> None:
-    """Load an operator's part of a checkpoint into its backends; only the subtask's own key groups (D4).
+    """Load an operator's part of a checkpoint into its backends, restricted to the subtask's own key groups (D4).
 
-    A history of exactly these key groups continues: the next checkpoint only adds to it. The next checkpoint writes
-    everything if the parallelism was another one, if classes have changed, or without `histories`: then the files
-    belong to another job.
+    A history of exactly these key groups continues: the next checkpoint only appends to it. The next checkpoint writes
+    the whole state if the parallelism or classes have changed, or without `histories`, because the files then belong to
+    another job.
     """
     keyed = context.keyed
     if restored.native:

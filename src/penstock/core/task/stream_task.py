@@ -1,30 +1,32 @@
 """One subtask: a chain of operators with its input gate and result partitions, driven by `step`.
 
-Rules. Everything that touches operators happens in `step`, on one thread. A step does one bounded piece of work: mail,
-due timers, or a batch, and says whether there is more. Nothing waits in here: a task that cannot go on says so. A mail
-is handled to its end before the next one; no handler calls another.
+Rules. All access to operators happens in `step`, on one thread. A step does one bounded piece of work (mail, due
+timers, or a batch) and reports whether there is more. Nothing blocks in here: a task that cannot continue says so. Each
+mail is handled completely before the next one; no handler calls another.
 
-Its life is a table (`phases`). What it does in each phase lies beside it: opening (`opening`), the processing loop
-(`processing`), its parts in checkpoints (`task_checkpoints`), how it ends (`ending`).
+A table defines the lifecycle (`phases`). Modules next to it implement the phases: opening (`opening`), the processing
+loop (`processing`), the parts of checkpoints (`task_checkpoints`), the end (`ending`).
 
 The end (F3). When its input is exhausted, a task sends MAX_WATERMARK through the chain, ends and finishes all operators
-head to tail, and sends EndOfData. It then only waits: for the end of its inputs, and, when checkpoints are on, for the
-completion of one that it took after finishing, which commits its last output. Then it closes the operators, sends
-EndOfPartition and is FINISHED. A cancelled or failed task goes to `close` at once.
+head to tail, and sends EndOfData. Then it only waits: for the end of its inputs and, with checkpoints on, for the
+completion of a checkpoint that it took after finishing, which commits its last output. Then it closes the operators,
+sends EndOfPartition and is FINISHED. A cancelled or failed task goes to `close` directly.
 
-Stop-with-savepoint. A source comes to its end when it is asked for the savepoint, and sends the barrier after its
-EndOfData. With drain that end is the one above. Without drain, operators are neither ended nor finished, EndOfData says
-so, and the savepoint holds what the operators hold. Either way the task waits for the savepoint's completion.
+Stop-with-savepoint. A source ends when it is asked for the savepoint, and sends the barrier after its EndOfData. With
+drain, that end is the one above. Without drain, operators are neither ended nor finished, EndOfData carries this
+information, and the savepoint contains the state of the operators. Either way the task waits for the savepoint's
+completion.
 
-Calls out of the task. An operator may wait for calls that it has made (`AsyncWaitOperator`). While one has as many out
-as it may, the task takes no input, as if output were blocked. Results, timers, mail and checkpoints go on. At the end
-of its input a task *drains*: its operators finish one after the other, each when no call of it is out. Only then does
-the task's data end. Barriers that came after the end of the input wait for the end of the data. When their checkpoint
-is complete, the producers may be gone, and could not send the task the barrier of another one. A source, which has no
-producers, takes part meanwhile; but the barrier of a savepoint that ends the job belongs after its end.
+Asynchronous calls. An operator may wait for calls to outside the task (`AsyncWaitOperator`). While an operator has
+reached its limit of pending calls, the task takes no input, as if its output were blocked. Results, timers, mail and
+checkpoints continue. At the end of its input a task *drains*: its operators finish in order, each once none of its
+calls is pending. Only then does the task's data end. Barriers that arrive after the end of the input wait for the end
+of the data: once their checkpoint is complete, the producers may have ended, and could no longer send the task the
+barrier of another one. A source, which has no producers, takes part in the meantime; but the barrier of a savepoint
+that ends the job belongs after its end.
 
-The start. When a job begins from another job's state, every task opens first. That is when operators declare their
-state, and when state that does not fit is found. No task processes anything before all are open.
+The start. When a job starts from another job's state, every task opens first. At that point operators declare their
+state, and state that does not fit is detected. No task processes anything before all are open.
 """
 
 from __future__ import annotations
@@ -77,7 +79,7 @@ from penstock.core.task.task_times import TaskTimes
 
 
 class StreamTask:
-    """See the module's text. `execution`, `phase` and `step` are what the executor uses."""
+    """See the module docstring. The executor uses `execution`, `phase` and `step`."""
 
     def __init__(
         self,
@@ -102,7 +104,7 @@ class StreamTask:
         self._initialization_ms = 0
         self.gate = gate
         self.partitions: dict[int, ResultPartition] = {}
-        #: None before the task opens, as are the two below.
+        #: None before the task opens, like the two below.
         self.chain: OperatorChain | None = None
         self._loop: ProcessingLoop | None = None
         self._checkpoints: TaskCheckpoints | None = None
@@ -128,16 +130,16 @@ class StreamTask:
 
     @property
     def phase(self) -> Phase:
-        """Where the task is in its life."""
+        """The current phase of the task."""
         return self.life.phase
 
     @property
     def source(self) -> SourceOperator | None:
-        """The head of the chain, when that is a source."""
+        """The head of the chain, if it is a source."""
         return None if self._loop is None else self._loop.source
 
     def step(self) -> Step:
-        """Do one bounded piece of work. Whatever is raised fails the task, `sys.exit` in a function included."""
+        """Do one bounded piece of work. Any exception fails the task, even `sys.exit` in a user function."""
         try:
             return self._step()
         except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever it is fails the task, not the worker
@@ -145,11 +147,11 @@ class StreamTask:
             return Step.WORKED
 
     def next_deadline(self) -> int | None:
-        """When (ms) a step is needed even if nothing arrives."""
+        """Return when (ms) a step is needed even if nothing arrives."""
         return None if self._loop is None else self._loop.next_deadline()
 
     def metrics(self) -> TaskMetrics:
-        """Progress so far."""
+        """Return the task's progress so far."""
         contexts = [] if self.chain is None else self.chain.contexts
         accumulators = [(name, pickled(a)) for context in contexts for name, a in context.accumulators.items()]
         source, loop = self.source, self._loop
@@ -178,18 +180,18 @@ class StreamTask:
         )
 
     def is_back_pressured(self, result: Step) -> bool:
-        """Whether the task waits for its consumers after a step."""
+        """Return whether the task waits for its consumers after a step."""
         return result is Step.BLOCKED and self._loop is not None and self._loop.is_back_pressured
 
     def discard(self) -> None:
-        """Go without a word to the job master."""
+        """Close the task without notifying the job master."""
         self._close_operators()
         self.life.move(Phase.TERMINAL)
 
     def release(self) -> None:
         """Drop operators, state and channels after the task has ended. Only `life` can be used afterwards.
 
-        The parts of a task refer to each other in cycles, see `StreamOperator.release`.
+        The parts of a task reference each other in cycles, see `StreamOperator.release`.
         """
         assert self.life.is_over, f"task {self.execution} still runs"
         if self.chain is not None:
@@ -206,7 +208,7 @@ class StreamTask:
         if phase is Phase.TERMINAL:
             return Step.TERMINAL
         if phase is Phase.CREATED and not (self.mail and isinstance(self.mail[0], CancelTask)):
-            # Nothing else can be done before the operators are there; cancelling can.
+            # A task without operators can do nothing else, except be cancelled.
             begun_ms = self._clock.steady_ms()
             self._initialize()
             self._initialization_ms = self._clock.steady_ms() - begun_ms
@@ -215,14 +217,14 @@ class StreamTask:
             self._mails += 1
             self._on_mail(self.mail.popleft())
             if self.life.phase is Phase.CLOSING:
-                self._try_finish()  # or mail that never ends, such as checkpoints it declines, would hold up its end
+                self._try_finish()  # otherwise endless mail, such as checkpoints that it declines, would delay its end
             elif self._loop is not None and not self.life.is_over and self._loop.passes_input_over():
                 self._go_on()
             return Step.WORKED
         return self._go_on()
 
     def _go_on(self) -> Step:
-        """The step of a task without mail."""
+        """Run the step of a task without mail."""
         phase = self.life.phase
         if phase is Phase.OPEN:
             return Step.IDLE
@@ -235,7 +237,7 @@ class StreamTask:
         return self._loop.step()
 
     def validate(self) -> None:
-        """Assert what holds between any two steps. The simulator calls this; a running job never does."""
+        """Assert the invariants that hold between steps. The simulator calls this; a running job never does."""
         life, ending, gate, loop, phase = self.life, self.ending, self.gate, self._loop, self.life.phase
         life.validate()
         ending.validate()
@@ -261,7 +263,7 @@ class StreamTask:
         assert has_news or may_close is (phase is Phase.CLOSING), "a task closes as soon as it may, and not before"
 
     def validate_state(self) -> None:
-        """As `validate`, for the keyed state of the operators: what is dear to look at, and seldom wrong."""
+        """Like `validate`, for the keyed state of the operators, which is expensive to check and seldom wrong."""
         if self.chain is not None and self.life.may.close_operators:
             for context in self.chain.contexts:
                 context.keyed.validate(self.snapshots.key_groups)
@@ -290,7 +292,7 @@ class StreamTask:
         self._begin(program, chain, Phase.OPEN if deployment.awaits_start else Phase.PROCESSING)
 
     def _skip_finished(self, program: VertexProgram, finished: OperatorChain) -> None:
-        """All subtasks of these operators had finished by the checkpoint: commit what it holds, and say so (G10)."""
+        """Commit the state of operators whose subtasks had all finished by the checkpoint, and report the end (G10)."""
         for operator in finished.operators:
             operator.recover_finished()
         nothing = self.chain = OperatorChain(VertexProgram((), ()), {})
@@ -303,7 +305,7 @@ class StreamTask:
             self.finish_data(drain=True)
 
     def _begin(self, program: VertexProgram, chain: OperatorChain, phase: Phase) -> None:
-        """The operators are open, or there are none to be opened: from here on the task can be driven."""
+        """Make the task ready to be driven: its operators are open, or all of them have finished."""
         settings, timeout_ms = self.settings, program.buffer_timeout_ms
         self.chain = chain
         checkpoints = self._checkpoints = TaskCheckpoints(
@@ -346,7 +348,7 @@ class StreamTask:
     # --- the end ---------------------------------------------------------------------------------------------------
 
     def finish_data(self, drain: bool) -> None:
-        """No input will follow: finish the operators, unless the job is only suspended, and end the data after that."""
+        """Handle the end of the input: finish the operators, unless the job is only suspended, then end the data."""
         life, chain, checkpoints = self.life, self.chain, self._checkpoints
         assert chain is not None, "what has data has been opened"
         assert checkpoints is not None, "what has data has been opened"
@@ -366,11 +368,11 @@ class StreamTask:
         self.close_when_done()
 
     def on_channel_state_recovered(self) -> None:
-        """All that was in flight in the restored checkpoint has been processed: the task may be in a new one."""
+        """Report that the restored records in flight have been processed, so the task may be in a new checkpoint."""
         self._tell(ChannelStateRecovered(self.execution))
 
     def close_when_done(self) -> None:
-        """Close the operators once the data, the channels, the last checkpoint, and its parts are at their end."""
+        """Close the operators once the data, the channels, the last checkpoint and its parts are done."""
         self.snapshots.has_answer = False
         is_ready = self.gate.is_finished and self.ending.may_close and not self.snapshots.is_storing
         if self.life.phase is not Phase.DATA_FINISHED or not is_ready:
@@ -393,7 +395,7 @@ class StreamTask:
             if not isinstance(message, TriggerCheckpoint):
                 continue
             if state is not ExecutionState.FINISHED or message.stop is None:
-                self._decline(message, "the task has ended")  # or the coordinator would wait for barriers
+                self._decline(message, "the task has ended")  # otherwise the coordinator would wait for barriers
         self.mail.clear()
         self._tell(self.metrics())
         self.life.move(Phase.TERMINAL)
@@ -407,7 +409,7 @@ class StreamTask:
         self._end(ExecutionState.FAILED, failure)
 
     def _close_operators(self) -> None:
-        """On the way out of a task that did not finish."""
+        """Close the operators of a task that did not finish."""
         if self.chain is not None and self.life.may.close_operators:
             for error in self.chain.close():
                 forget_traceback(error)
@@ -440,8 +442,8 @@ class StreamTask:
         life = self.life
         is_leaving = self.ending.has_finished and (life.phase is Phase.CLOSING or self.ending.is_committed)
         if is_leaving and message.stop is not None:
-            # That it has finished, which is soon said, counts as its part. Were the savepoint given up and tried again,
-            # as others are, sources that have stopped for it could not go on.
+            # The task reports its end shortly, and that counts as its part. If the savepoint were aborted and retried,
+            # as others are, sources that have stopped for it could not continue.
             return
         is_ready = life.may.inject_barriers and self.gate.is_finished and not self.ending.is_committed
         if not is_ready or self.ending.held is not None:
@@ -456,7 +458,7 @@ class StreamTask:
         assert self._loop is not None, "a source has been opened"
         self.ending.on_stop(savepoint_id)
         if self.life.phase is Phase.DRAINING:
-            return  # its input was exhausted before, so its end is a true one, whatever the mode
+            return  # its input was exhausted earlier, so the end is final in either mode
         if stop is StopMode.DRAIN:
             self._loop.end_source()
         else:
@@ -476,4 +478,4 @@ class StreamTask:
         assert self._loop is not None, "mail is for tasks that have been opened"
         self._loop.barriers.on_aborted(message.checkpoint_id)
         self._checkpoints.on_aborted(message.checkpoint_id)
-        self.close_when_done()  # it may have waited for its part of that one
+        self.close_when_done()  # it may have waited for its part of that checkpoint

@@ -1,7 +1,7 @@
-"""A task's part in checkpoints: the barrier handler says when, this takes the snapshot and answers (F2, G7).
+"""A task's part in checkpoints: the barrier handler triggers, this module takes the snapshot and answers (F2, G7).
 
-Taking a part is one step, in this order: operators emit what belongs ahead of the barrier, the barrier leaves for the
-tasks downstream, all state is captured. Storing it follows in the background (`snapshots`).
+One step takes a part, in this order: operators emit the records that must precede the barrier, the barrier leaves for
+the downstream tasks, all state is captured. The part is then stored in the background (`snapshots`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from penstock.core.task.snapshots import Part, TaskSnapshots
 
 
 class TaskCheckpoints:
-    """See the module's text. Implements `CheckpointTarget` for the barrier handler; `tell` reaches the job master."""
+    """Implements `CheckpointTarget` for the barrier handler; `tell` sends to the job master."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class TaskCheckpoints:
         self._tell = tell
 
     def now_ms(self) -> int:
-        """Processing time in ms."""
+        """Return the processing time in ms."""
         return self._clock.now_ms()
 
     def trigger_checkpoint(
@@ -59,13 +59,13 @@ class TaskCheckpoints:
         is_complete: bool = True,
         processed_bytes: int = 0,
     ) -> None:
-        """Pass the barrier on, capture all state; store it in the background once the part is complete (F2, G7)."""
+        """Pass the barrier on and capture all state; store it in the background once the part is complete (F2, G7)."""
         if barrier.ends_job and self._life.phase is Phase.DRAINING:
             self._ending.hold(HeldBarrier(barrier, alignment_ms, held_back_bytes))
             return
         chain, checkpoint_id = self._chain, barrier.checkpoint_id
         begun_ms = self.now_ms()
-        self._confirm(barrier.completed_id)  # its notification may still be on its way
+        self._confirm(barrier.completed_id)  # the notification may not have arrived yet
         chain.prepare_snapshot(checkpoint_id)
         overtaken = self._forward(barrier)
         captures = chain.snapshot_state(checkpoint_id, barrier.savepoint_path is not None)
@@ -103,33 +103,33 @@ class TaskCheckpoints:
         return overtaken
 
     def complete_checkpoint(self, checkpoint_id: int, in_flight: InFlight) -> None:
-        """All that was in flight ahead of the barrier is captured."""
+        """Add the records in flight ahead of the barrier to the part of a checkpoint."""
         if not self._snapshots.is_waiting(checkpoint_id):
             return
         captures = [
             capture_channel(ChannelState(Direction.IN, edge, producer), elements)
             for (edge, producer), elements in in_flight.items()
         ]
-        # Without operators (they finished before the restored checkpoint) no record can have been in flight.
+        # Without operators (they finished before the restored checkpoint), no records can have been in flight.
         operator_id = self._chain.contexts[0].operator_id if self._chain.contexts else ""
         self._snapshots.complete(checkpoint_id, operator_id, [c for c in captures if c is not None])
 
     def abort_checkpoint(self, checkpoint_id: int, reason: str) -> None:
-        """Decline a checkpoint and let the tasks downstream know."""
+        """Decline a checkpoint and notify the downstream tasks."""
         self._snapshots.forget(checkpoint_id)
         for partition in self._partitions.values():
             partition.broadcast(CancelCheckpointMarker(checkpoint_id), flush=True)
         self._tell(DeclineCheckpoint(self._execution, checkpoint_id, reason))
 
     def on_complete(self, checkpoint_id: int) -> None:
-        """The coordinator has completed a checkpoint."""
+        """Handle the completion of a checkpoint by the coordinator."""
         self._confirm(checkpoint_id)
         for operator in self._chain.operators:
             operator.notify_checkpoint_complete(checkpoint_id)
         self._ending.on_complete(checkpoint_id)
 
     def _confirm(self, checkpoint_id: int) -> None:
-        """A checkpoint completed: incremental state builds on it from now on."""
+        """Let incremental state build on a completed checkpoint from now on."""
         self._snapshots.histories.on_complete(checkpoint_id)
         self._storage.on_complete(checkpoint_id)
         for context in self._chain.contexts:
@@ -137,7 +137,7 @@ class TaskCheckpoints:
             context.columns.confirm(checkpoint_id)
 
     def on_aborted(self, checkpoint_id: int) -> None:
-        """The coordinator has given a checkpoint up."""
+        """Handle the abort of a checkpoint by the coordinator."""
         self._snapshots.forget(checkpoint_id)
         self._ending.on_aborted(checkpoint_id)
         for operator in self._chain.operators:

@@ -1,4 +1,4 @@
-"""A task's figures as of now, put together from its parts."""
+"""Collects a task's current figures from its parts."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def task_figures(
     mails_queued: int,
     buffers_per_channel: int,
 ) -> TaskFigures:
-    """See `TaskFigures`; `loop` is None before the task is open, `last_part` before its first checkpoint."""
+    """Return the `TaskFigures`; `loop` can be None before the task is open, `last_part` before its first checkpoint."""
     partitions = tuple(partitions)
     remote = [channel for channel in gate.channels if channel.is_remote]
     subpartitions = [one for partition in partitions for one in partition.subpartitions]

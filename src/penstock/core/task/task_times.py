@@ -1,8 +1,8 @@
-"""Where a task's time goes: busy, back-pressured or idle, as Flink divides it.
+"""The breakdown of a task's time into busy, back-pressured and idle, as in Flink.
 
-A task is busy while it makes a step and back-pressured while it waits for its consumers. It is idle while it waits for
-input, or for its worker's thread while other tasks have it: beside a slow function a cheap one is not busy, and it is
-not what more subtasks would help. The busy times of all tasks of a worker that can do no more sum up to all its time.
+A task is busy during a step and back-pressured while it waits for its consumers. It is idle while it waits for input,
+or for its worker's thread while other tasks use it: a cheap function next to a slow one is not busy, and more subtasks
+of it would not help. On a saturated worker, the busy times of all tasks add up to the worker's total time.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from penstock.base.histograms import HistogramFigures
 
 
 class TaskTimes:
-    """Totals in ms, as of the last step. A step itself is always busy."""
+    """Totals in ms, as of the last step. A step itself always counts as busy."""
 
     __slots__ = (
         "_longest_ms",
@@ -29,15 +29,15 @@ class TaskTimes:
         self.back_pressured_ms = 0
         self.idle_ms = 0
         self._since_ms: int = now_ms
-        #: whether it waits for its consumers now
+        #: whether it currently waits for its consumers
         self.is_back_pressured = False
-        #: how late its worker looks at mail; None before the second report
+        #: the delay until its worker handles mail; None before the second report
         self.mailbox_latency: HistogramFigures | None = None
         self._wait_ms = 0
         self._longest_ms = 0
 
     def stepped(self, begun_ms: int, ended_ms: int, is_back_pressured: bool) -> None:
-        """The task has made a step, and waits now, perhaps for its consumers; steady times."""
+        """Account for a step and the wait before it (steady-clock times), and note the reason of the next wait."""
         waited = begun_ms - self._since_ms
         if self.is_back_pressured:
             self.back_pressured_ms += waited
@@ -51,6 +51,6 @@ class TaskTimes:
         self._since_ms, self.is_back_pressured = ended_ms, is_back_pressured
 
     def take_longest_back_pressure(self) -> int:
-        """The longest wait for its consumers since the last call (ms), as of the last step."""
+        """Return and reset the longest wait for the consumers (ms), as of the last step."""
         longest_ms, self._longest_ms = self._longest_ms, 0
         return longest_ms

@@ -1,11 +1,11 @@
-"""Which inputs hold the watermark of a task back: those at the lowest watermark, while others are ahead (C2).
+"""The inputs that hold back a task's watermark: those at the lowest watermark, while others are ahead (C2).
 
-A task's inputs are its channels, and a source's inputs are the splits that its reader has open. They are compared with
-each other and with nothing else. An input that is idle, or has ended, holds nothing back.
+A task's inputs are its channels; a source's inputs are the splits that its reader has open. They are compared only with
+each other. An idle or ended input holds nothing back.
 
-Inputs are never as far at every moment. What counts is that the lowest watermark stands still, so the tracker
-remembers since when it does, and when the highest one moved for the last time. It looks when the task reports, which
-costs a pass over its inputs, and gathers names only of a watermark that has stood still for a while.
+The inputs of a task are rarely at the same watermark. The relevant case is a lowest watermark that does not advance, so
+the tracker records how long it has been unchanged, and when the highest one last advanced. It checks when the task
+reports, which costs a pass over the inputs, and collects names only once a watermark has stalled for a while.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from penstock.core.records import MAX_WATERMARK, MIN_TIMESTAMP
 from penstock.core.task.channels.input_gate import InputChannel
 from penstock.core.task.watermark_valve import WatermarkValve
 
-#: How long (ms) a watermark stands still before it is reported as held back.
+#: How long (ms) a watermark must stall before it is reported as held back.
 SHOWN_MS: Final = 1_000
-#: How many channels or splits of an input are named.
+#: Maximum number of channels or splits of an input that are named.
 PARTS_MAX: Final = 8
 
 
@@ -29,9 +29,9 @@ class Mark(NamedTuple):
     """The watermark (ms) of one channel or split.
 
     Attributes:
-        edge: where a channel comes from; None for a split.
+        edge: the edge of a channel; None for a split.
         part: the producer's subtask, or the split.
-        watermark_ms: the least time while there is none.
+        watermark_ms: the minimum timestamp before the first watermark.
         is_idle: whether it holds nothing back.
     """
 
@@ -42,7 +42,7 @@ class Mark(NamedTuple):
 
 
 def spread_of(watermarks: Iterable[int]) -> tuple[int, int] | None:
-    """The lowest and the highest (ms) of those that are active; None where nobody waits for anybody."""
+    """Return the lowest and highest active watermark (ms); None if no input waits for another."""
     active = list(watermarks)
     if len(active) < 2:
         return None
@@ -51,7 +51,7 @@ def spread_of(watermarks: Iterable[int]) -> tuple[int, int] | None:
 
 
 def hold_of_splits(tracker: HoldTracker, watermarks: SourceWatermarks, now_ms: int) -> WatermarkHold | None:
-    """Which splits of a source hold its watermark back."""
+    """Return which splits of a source hold its watermark back."""
 
     def marks() -> Iterator[Mark]:
         for split in watermarks.marks():
@@ -65,7 +65,7 @@ def hold_of_splits(tracker: HoldTracker, watermarks: SourceWatermarks, now_ms: i
 def hold_of_channels(
     tracker: HoldTracker, valve: WatermarkValve, channels: Iterable[InputChannel], now_ms: int
 ) -> WatermarkHold | None:
-    """Which channels of a task hold its watermark back."""
+    """Return which channels of a task hold its watermark back."""
 
     def marks() -> Iterator[Mark]:
         for channel in channels:
@@ -75,7 +75,7 @@ def hold_of_channels(
 
 
 class HoldTracker:
-    """See the module's text."""
+    """See the module docstring."""
 
     def __init__(self) -> None:
         self._lowest: int | None = None
@@ -85,7 +85,7 @@ class HoldTracker:
     def look(
         self, watermark_ms: int, spread: tuple[int, int] | None, marks: Callable[[], Iterable[Mark]], now_ms: int
     ) -> WatermarkHold | None:
-        """What holds the watermark back now; None if nothing does."""
+        """Return the inputs that hold the watermark back now; None if none do."""
         if spread is None:
             self._lowest = None
             return None
@@ -101,7 +101,7 @@ class HoldTracker:
 
 
 def _inputs(marks: Iterable[Mark], lowest: int) -> Iterable[InputWatermark]:
-    """Each input, with those of its channels that are at the lowest watermark."""
+    """Return each input, with its channels that are at the lowest watermark."""
     by_edge: dict[int | None, list[Mark]] = {}
     for mark in marks:
         by_edge.setdefault(mark.edge, []).append(mark)

@@ -1,4 +1,4 @@
-"""The watermark of a task, from those of its channels (C2)."""
+"""The watermark of a task, derived from its channels (C2)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from penstock.core.records import MAX_WATERMARK, MIN_TIMESTAMP
 
 
 class TimeChange(NamedTuple):
-    """A task's new watermark (ms) and its new idleness; None where nothing has changed.
+    """A task's new watermark (ms) and its new idleness; None if unchanged.
 
     A task becomes active before its watermark advances, and idle after that.
     """
@@ -21,14 +21,13 @@ NO_CHANGE = TimeChange()
 
 
 class WatermarkValve:
-    """The watermark of a task: the lowest of its active channels, and never falling.
+    """The watermark of a task: the lowest of its active channels. It never decreases.
 
     A channel is active, idle or ended. It has ended once its watermark is MAX_WATERMARK, whether it was active or idle
     before. Only active channels hold the watermark back.
 
-    While some channels are idle and all others have ended, the task is idle. Its watermark is then that of the idle
-    channel furthest ahead. Event time ends only when all channels have ended, because an idle one may become active
-    again.
+    While some channels are idle and all others have ended, the task is idle. Its watermark is then the highest of the
+    idle channels. Event time ends only when all channels have ended, because an idle one may become active again.
     """
 
     def __init__(self, channels: int, restored: int = MIN_TIMESTAMP) -> None:
@@ -38,7 +37,7 @@ class WatermarkValve:
         self._idle = False
 
     def on_watermark(self, channel: int, timestamp: int) -> TimeChange:
-        """A channel's watermark. An idle channel says nothing about time until it ends or becomes active."""
+        """Handle a channel's watermark; ignore that of an idle channel until it ends or becomes active."""
         has_ended = timestamp == MAX_WATERMARK
         if timestamp <= self._watermarks[channel] or (self._is_idle[channel] and not has_ended):
             return NO_CHANGE
@@ -49,7 +48,7 @@ class WatermarkValve:
         return TimeChange(self._reach(min(self.active())))
 
     def on_status(self, channel: int, idle: bool) -> TimeChange:
-        """A channel became idle or active; one that has ended stays ended."""
+        """Handle a channel that became idle or active; an ended channel stays ended."""
         if self._watermarks[channel] == MAX_WATERMARK or self._is_idle[channel] is idle:
             return NO_CHANGE
         self._is_idle[channel] = idle
@@ -61,11 +60,11 @@ class WatermarkValve:
         return self._output
 
     def mark(self, channel: int) -> tuple[int, bool]:
-        """The watermark (ms) of a channel, and whether it is idle."""
+        """Return the watermark (ms) of a channel, and whether it is idle."""
         return self._watermarks[channel], self._is_idle[channel]
 
     def validate(self) -> None:
-        """Assert what holds between any two steps. The simulator calls this; a running job never does."""
+        """Assert the invariants that hold between steps. The simulator calls this; a running job never does."""
         if not self._watermarks:
             return
         active, idle = self.active(), self._idle_ones()
@@ -77,7 +76,7 @@ class WatermarkValve:
         assert self._output < MAX_WATERMARK or not (active or idle), "event time ends when all channels have ended"
 
     def active(self) -> list[int]:
-        """The watermarks (ms) of the channels that hold others back."""
+        """Return the watermarks (ms) of the channels that hold others back."""
         both = zip(self._watermarks, self._is_idle, strict=True)
         return [mark for mark, is_idle in both if not is_idle and mark != MAX_WATERMARK]
 
@@ -86,7 +85,7 @@ class WatermarkValve:
         return [mark for mark, is_idle in both if is_idle]
 
     def _settle(self) -> TimeChange:
-        """After a channel has changed its state."""
+        """Compute the task's watermark and idleness after a channel has changed its state."""
         active, idle = self.active(), self._idle_ones()
         watermark = self._reach(min(active) if active else max(idle, default=MAX_WATERMARK))
         is_idle = bool(idle) and not active

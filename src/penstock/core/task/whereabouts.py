@@ -1,4 +1,4 @@
-"""Where a thread is that runs tasks: the operator, its subtask, and the user's function, read from its frames."""
+"""The location of a thread that runs tasks: operator, subtask, and user function, read from its frames."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _WAITING = ("/pyspark/", "/py4j/", "/zmq/")
 
 
 def operator_of(frames: Sequence[FrameType]) -> OperatorContext | None:
-    """The context of the innermost operator at work; `frames` come outermost first."""
+    """Return the context of the innermost running operator; `frames` start with the outermost."""
     codes: list[CodeType] = []
     for frame in reversed(frames):
         owner = frame.f_locals.get("self")
@@ -24,10 +24,10 @@ def operator_of(frames: Sequence[FrameType]) -> OperatorContext | None:
 
 
 def whereabouts(frames: Sequence[FrameType]) -> str | None:
-    """What a thread is doing, for people to read; None when it runs no user code.
+    """Describe a thread's current work for people to read; None if it runs no user code.
 
-    Such as `operator 'Map', subtask 1/2, in divide (program.py:12)`. The function is the first that is not Penstock's,
-    and the line is where it is.
+    For example, `operator 'Map', subtask 1/2, in divide (program.py:12)`. The function is the first one outside
+    Penstock, and the line is its current one.
     """
     context = operator_of(frames)
     function = _users_function(frames)
@@ -42,7 +42,7 @@ def whereabouts(frames: Sequence[FrameType]) -> str | None:
 
 
 def outermost_first(frame: FrameType | None) -> list[FrameType]:
-    """The frames of a thread that is now in `frame`."""
+    """Return the frames of a thread whose innermost frame is `frame`."""
     frames = []
     while frame is not None:
         frames.append(frame)
@@ -51,7 +51,7 @@ def outermost_first(frame: FrameType | None) -> list[FrameType]:
 
 
 def _users_function(frames: Iterable[FrameType]) -> str | None:
-    """The first function that Penstock calls, perhaps by way of Python's own modules, and where it is."""
+    """Return the first function that Penstock calls, directly or through Python's own modules, and its current line."""
     is_inside = False
     for frame in frames:
         code = frame.f_code
@@ -63,7 +63,7 @@ def _users_function(frames: Iterable[FrameType]) -> str | None:
 
 
 def _is_of_python(file_name: str) -> bool:
-    """Whether it is a module of Python's own, or one of those that wait for others."""
+    """Return whether a file belongs to Python itself, or to a library that waits for other threads or processes."""
     if any(name in file_name for name in _WAITING):
         return True
     return file_name.startswith("<frozen") or ("/lib/python" in file_name and "-packages/" not in file_name)

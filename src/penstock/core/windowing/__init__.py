@@ -1,4 +1,4 @@
-"""Windows, and what decides about them: assigners, triggers, evictors (C1)."""
+"""Windows, and the assigners, triggers and evictors that control them (C1)."""
 
 from penstock.core.windowing.assigners import MergingWindowAssigner, WindowAssigner
 from penstock.core.windowing.count_triggers import CountTrigger, NeverTrigger, PurgingTrigger

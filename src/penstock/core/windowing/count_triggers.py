@@ -1,4 +1,4 @@
-"""Triggers that go by the number of records, by another trigger, or never (C1)."""
+"""Triggers that depend on the number of records, on another trigger, or never fire (C1)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CONTINUE, FIRE, FIRE_AND_PURGE = TriggerResult.CONTINUE, TriggerResult.FIRE, Tri
 
 
 class CountTrigger(Trigger[Any, Any]):
-    """Fires with every `window_size` records of a window, which keeps them, and counts again from 0."""
+    """Fires every `window_size` records of a window, which keeps its records, and restarts the count at 0."""
 
     def __init__(self, window_size: int) -> None:
         if window_size <= 0:
@@ -24,7 +24,7 @@ class CountTrigger(Trigger[Any, Any]):
 
     @staticmethod
     def of(window_size: int) -> CountTrigger:
-        """Fire with every `window_size` records."""
+        """Create a trigger that fires every `window_size` records."""
         return CountTrigger(window_size)
 
     def on_element(self, element: Any, timestamp: int, window: Any, ctx: Trigger.TriggerContext) -> TriggerResult:
@@ -37,11 +37,11 @@ class CountTrigger(Trigger[Any, Any]):
         return FIRE
 
     def on_processing_time(self, time: int, window: Any, ctx: Trigger.TriggerContext) -> TriggerResult:
-        """Time does not matter."""
+        """Ignore processing time."""
         return CONTINUE
 
     def on_event_time(self, time: int, window: Any, ctx: Trigger.TriggerContext) -> TriggerResult:
-        """Time does not matter."""
+        """Ignore event time."""
         return CONTINUE
 
     def can_merge(self) -> bool:
@@ -49,11 +49,11 @@ class CountTrigger(Trigger[Any, Any]):
         return True
 
     def on_merge(self, window: Any, ctx: Trigger.OnMergeContext) -> None:
-        """Add the counts; the next record fires when they come to the size together."""
+        """Add up the counts; if the sum reaches the size, the next record fires."""
         ctx.merge_partitioned_state(self._descriptor)
 
     def clear(self, window: Any, ctx: Trigger.TriggerContext) -> None:
-        """Forget the count."""
+        """Clear the count."""
         ctx.get_partitioned_state(self._descriptor).clear()
 
     def __repr__(self) -> str:
@@ -61,38 +61,38 @@ class CountTrigger(Trigger[Any, Any]):
 
 
 class PurgingTrigger(Trigger[Any, Any]):
-    """Wraps another trigger; after each of its firings the window's records are forgotten."""
+    """Wraps another trigger, and purges the window's records whenever that one fires."""
 
     def __init__(self, nested_trigger: Trigger[Any, Any]) -> None:
         self.nested_trigger = nested_trigger
 
     @staticmethod
     def of(nested_trigger: Trigger[Any, Any]) -> PurgingTrigger:
-        """Let `nested_trigger` purge."""
+        """Create a trigger that purges whenever `nested_trigger` fires."""
         return PurgingTrigger(nested_trigger)
 
     def on_element(self, element: Any, timestamp: int, window: Any, ctx: Trigger.TriggerContext) -> TriggerResult:
-        """As the nested one says."""
+        """Ask the nested trigger."""
         return _purging(self.nested_trigger.on_element(element, timestamp, window, ctx))
 
     def on_processing_time(self, time: int, window: Any, ctx: Trigger.TriggerContext) -> TriggerResult:
-        """As the nested one says."""
+        """Ask the nested trigger."""
         return _purging(self.nested_trigger.on_processing_time(time, window, ctx))
 
     def on_event_time(self, time: int, window: Any, ctx: Trigger.TriggerContext) -> TriggerResult:
-        """As the nested one says."""
+        """Ask the nested trigger."""
         return _purging(self.nested_trigger.on_event_time(time, window, ctx))
 
     def can_merge(self) -> bool:
-        """Whether the nested one can."""
+        """Return whether the nested trigger can merge."""
         return self.nested_trigger.can_merge()
 
     def on_merge(self, window: Any, ctx: Trigger.OnMergeContext) -> None:
-        """Let the nested one do it."""
+        """Delegate to the nested trigger."""
         self.nested_trigger.on_merge(window, ctx)
 
     def clear(self, window: Any, ctx: Trigger.TriggerContext) -> None:
-        """Let the nested one do it."""
+        """Delegate to the nested trigger."""
         self.nested_trigger.clear(window, ctx)
 
     def __repr__(self) -> str:
@@ -107,22 +107,22 @@ class NeverTrigger(Trigger[Any, Any]):
     """Never fires: the default of `GlobalWindows`."""
 
     def on_element(self, element: Any, timestamp: int, window: Any, ctx: Trigger.TriggerContext) -> TriggerResult:
-        """Nothing happens."""
+        """Do not fire."""
         return CONTINUE
 
     def on_processing_time(self, time: int, window: Any, ctx: Trigger.TriggerContext) -> TriggerResult:
-        """Nothing happens."""
+        """Do not fire."""
         return CONTINUE
 
     def on_event_time(self, time: int, window: Any, ctx: Trigger.TriggerContext) -> TriggerResult:
-        """Nothing happens."""
+        """Do not fire."""
         return CONTINUE
 
     def on_merge(self, window: Any, ctx: Trigger.OnMergeContext) -> None:
-        """There is nothing to merge."""
+        """Do nothing: the trigger has no state to merge."""
 
     def clear(self, window: Any, ctx: Trigger.TriggerContext) -> None:
-        """There is nothing to forget."""
+        """Do nothing: the trigger has no state to clear."""
 
     def __repr__(self) -> str:
         return "NeverTrigger()"

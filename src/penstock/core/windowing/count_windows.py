@@ -1,4 +1,4 @@
-"""Windows that know no time: those that count, and the one that holds everything (C1)."""
+"""Windows independent of time: count windows, and the global window (C1)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from penstock.state.descriptors import ValueStateDescriptor
 
 
 class _CountWindows(WindowAssigner[Any, Any]):
-    """Numbers the records of each key, in state."""
+    """Numbers the records of each key; the counter is kept in state."""
 
     def __init__(self, window_size: int, state_name: str) -> None:
         if window_size <= 0:
@@ -30,11 +30,11 @@ class _CountWindows(WindowAssigner[Any, Any]):
         return number
 
     def get_default_trigger(self, env: Any) -> Trigger[Any, Any]:
-        """Fire when the window is full, and forget it."""
+        """Return a trigger that fires when the window is full, and purges it."""
         return PurgingTrigger(CountTrigger(self.window_size))
 
     def get_window_serializer(self) -> TypeSerializer[CountWindow]:
-        """The number."""
+        """Return a serializer that writes the window's number."""
         return CountWindowSerializer()
 
     def is_event_time(self) -> bool:
@@ -43,20 +43,20 @@ class _CountWindows(WindowAssigner[Any, Any]):
 
 
 class CountTumblingWindowAssigner(_CountWindows):
-    """Windows of `window_size` records of a key, one after the other."""
+    """Consecutive windows of `window_size` records of a key."""
 
     def __init__(self, window_size: int) -> None:
         super().__init__(window_size, "tumble-count-assigner")
 
     @staticmethod
     def of(window_size: int) -> CountTumblingWindowAssigner:
-        """Windows of `window_size` records."""
+        """Create an assigner for windows of `window_size` records."""
         return CountTumblingWindowAssigner(window_size)
 
     def assign_windows(
         self, element: Any, timestamp: int, context: WindowAssigner.WindowAssignerContext
     ) -> list[CountWindow]:
-        """The window that is being filled."""
+        """Return the window that is currently being filled."""
         return [CountWindow(self._next_number(context) // self.window_size)]
 
     def __repr__(self) -> str:
@@ -64,7 +64,7 @@ class CountTumblingWindowAssigner(_CountWindows):
 
 
 class CountSlidingWindowAssigner(_CountWindows):
-    """Windows of `window_size` records of a key, a new one every `window_slide` records. A full window fires."""
+    """Windows of `window_size` records of a key, starting every `window_slide` records. A full window fires."""
 
     def __init__(self, window_size: int, window_slide: int) -> None:
         super().__init__(window_size, "slide-count-assigner")
@@ -74,16 +74,16 @@ class CountSlidingWindowAssigner(_CountWindows):
 
     @staticmethod
     def of(window_size: int, window_slide: int) -> CountSlidingWindowAssigner:
-        """Windows of `window_size` records, one every `window_slide`."""
+        """Create an assigner for windows of `window_size` records, one every `window_slide`."""
         return CountSlidingWindowAssigner(window_size, window_slide)
 
     def assign_windows(
         self, element: Any, timestamp: int, context: WindowAssigner.WindowAssignerContext
     ) -> list[CountWindow]:
-        """The windows that are being filled, the youngest first."""
+        """Return the windows that are currently being filled, the newest first."""
         number = self._next_number(context)
         last, slide = number // self.window_slide, self.window_slide
-        first = max(0, -((self.window_size - 1 - number) // slide))  # the first that is not full yet
+        first = max(0, -((self.window_size - 1 - number) // slide))  # the first window that is not full yet
         return [CountWindow(window) for window in range(last, first - 1, -1)]
 
     def __repr__(self) -> str:
@@ -91,29 +91,29 @@ class CountSlidingWindowAssigner(_CountWindows):
 
 
 def count_windows(size: int, slide: int) -> WindowAssigner[Any, Any]:
-    """Windows of `size` records, a new one every `slide` records; one after the other when `slide` is 0."""
+    """Create an assigner for windows of `size` records, one every `slide` records; consecutive if `slide` is 0."""
     return CountSlidingWindowAssigner(size, slide) if slide else CountTumblingWindowAssigner(size)
 
 
 class GlobalWindows(WindowAssigner[Any, Any]):
-    """One window for each key, which never ends: it needs a trigger, and mostly an evictor or a purging trigger."""
+    """One window per key, which never ends: it needs a trigger, and usually an evictor or a purging trigger."""
 
     def __init__(self) -> None:
         super().__init__()
 
     @staticmethod
     def create() -> GlobalWindows:
-        """The assigner."""
+        """Create the assigner."""
         return GlobalWindows()
 
     def assign_windows(
         self, element: Any, timestamp: int, context: WindowAssigner.WindowAssignerContext
     ) -> list[GlobalWindow]:
-        """The window."""
+        """Return the global window."""
         return [GlobalWindow()]
 
     def get_default_trigger(self, env: Any) -> Trigger[Any, Any]:
-        """Never fire."""
+        """Return a trigger that never fires."""
         return NeverTrigger()
 
     def get_window_serializer(self) -> TypeSerializer[GlobalWindow]:

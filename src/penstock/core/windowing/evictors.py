@@ -1,6 +1,7 @@
-"""Evictors: they remove records from a window that fires, before or after it is evaluated (C1).
+"""Evictors: remove records from a window that fires, before or after it is evaluated (C1).
 
-A window with an evictor keeps all its records, even where they are reduced or aggregated: that happens when it fires.
+A window with an evictor keeps all its records, even if they are reduced or aggregated, which then happens when it
+fires.
 """
 
 from __future__ import annotations
@@ -27,15 +28,15 @@ class TimestampedValue(Generic[T]):
         self._timestamp = timestamp
 
     def get_value(self) -> T:
-        """The record."""
+        """Return the record."""
         return self._value
 
     def has_timestamp(self) -> bool:
-        """Whether the record carries an event time."""
+        """Return whether the record has an event time."""
         return self._timestamp is not None
 
     def get_timestamp(self) -> int:
-        """Its event time in ms; -2**63 when it carries none."""
+        """Return the record's event time in ms; -2**63 if it has none."""
         return MIN_TIMESTAMP if self._timestamp is None else self._timestamp
 
     def __repr__(self) -> str:
@@ -43,38 +44,38 @@ class TimestampedValue(Generic[T]):
 
 
 class Evictor(ABC):
-    """Removes records from windows. One object serves all keys and windows, so it keeps nothing of its own."""
+    """Removes records from windows. One object serves all keys and windows, so it keeps no state of its own."""
 
     class EvictorContext(ABC):
-        """Times, in ms."""
+        """The times (in ms) and metrics available to an evictor."""
 
         @abstractmethod
         def get_current_processing_time(self) -> int:
-            """Processing time."""
+            """Return the processing time."""
 
         @abstractmethod
         def get_metric_group(self) -> MetricGroup:
-            """The operator's metrics; asking for one again gives the same one."""
+            """Return the operator's metrics; requesting a metric again returns the same object."""
 
         @abstractmethod
         def get_current_watermark(self) -> int:
-            """The event time that the subtask has reached."""
+            """Return the current event time of the subtask."""
 
     @abstractmethod
     def evict_before(
         self, elements: list[TimestampedValue[Any]], size: int, window: Any, evictor_context: EvictorContext
     ) -> None:
-        """Remove from `elements` (the window's records as they came, `size` of them) what must not be evaluated."""
+        """Before the evaluation, remove records from `elements`, the window's `size` records in arrival order."""
 
     @abstractmethod
     def evict_after(
         self, elements: list[TimestampedValue[Any]], size: int, window: Any, evictor_context: EvictorContext
     ) -> None:
-        """Remove from `elements` what the window should forget, now that it was evaluated."""
+        """After the evaluation, remove from `elements` the records that the window should forget."""
 
 
 class _OneWay(Evictor):
-    """An evictor that does the same before or after the evaluation."""
+    """An evictor that works the same before or after the evaluation."""
 
     def __init__(self, do_evict_after: bool) -> None:
         self.do_evict_after = do_evict_after
@@ -86,14 +87,14 @@ class _OneWay(Evictor):
     def evict_before(
         self, elements: list[TimestampedValue[Any]], size: int, window: Any, evictor_context: Evictor.EvictorContext
     ) -> None:
-        """Evict, unless that is to happen after the evaluation."""
+        """Evict, unless the evictor is set to do so after the evaluation."""
         if not self.do_evict_after:
             self._evict(elements)
 
     def evict_after(
         self, elements: list[TimestampedValue[Any]], size: int, window: Any, evictor_context: Evictor.EvictorContext
     ) -> None:
-        """Evict, if that is to happen after the evaluation."""
+        """Evict, if the evictor is set to do so after the evaluation."""
         if self.do_evict_after:
             self._evict(elements)
 
@@ -109,7 +110,7 @@ class CountEvictor(_OneWay):
 
     @staticmethod
     def of(max_count: int, do_evict_after: bool = False) -> CountEvictor:
-        """Keep the last `max_count` records; the others go before the evaluation, or after it with `do_evict_after`."""
+        """Keep the last `max_count` records; evict others before the evaluation, or after it with `do_evict_after`."""
         return CountEvictor(max_count, do_evict_after)
 
     def _evict(self, elements: list[TimestampedValue[Any]]) -> None:
@@ -125,7 +126,7 @@ class TimeEvictor(_OneWay):
 
     @staticmethod
     def of(window_size: object, do_evict_after: bool = False) -> TimeEvictor:
-        """Keep what is less than `window_size` (a duration, a timedelta or ms) older than the latest record."""
+        """Keep the records less than `window_size` (a duration, a timedelta or ms) older than the latest one."""
         return TimeEvictor(to_millis(window_size), do_evict_after)
 
     def _evict(self, elements: list[TimestampedValue[Any]]) -> None:
@@ -148,9 +149,9 @@ class DeltaEvictor(_OneWay):
     def of(
         threshold: float, delta_function: Callable[[Any, Any], float] | Any, do_evict_after: bool = False
     ) -> DeltaEvictor:
-        """Remove the records that differ from the last one by `threshold` or more.
+        """Evict the records that differ from the last one by `threshold` or more.
 
-        `delta_function(record, last)`, or the `get_delta` of an object, says how far two records are apart.
+        `delta_function(record, last)`, or the `get_delta` of an object, returns the difference between two records.
         """
         return DeltaEvictor(threshold, delta_function, do_evict_after)
 

@@ -1,4 +1,4 @@
-"""Session windows: they end when no record comes for a gap, which may depend on the record (C1)."""
+"""Session windows: end when no record arrives for a gap, which may depend on the record (C1)."""
 
 from __future__ import annotations
 
@@ -17,34 +17,34 @@ from penstock.core.windowing.windows import TimeWindow, TimeWindowSerializer
 
 
 def time_of_sessions(watermark: int) -> int:
-    """The event time (ms) that windows which merge go by, and pass on, at a watermark (ms): a millisecond earlier.
+    """Return the event time (ms) that merging windows use and forward at a watermark (ms): a millisecond earlier.
 
-    Windows that touch become one. So a session that ends at 10 may get a record of time 10, which is not late until the
-    watermark is 10. By 9, the last millisecond of the session, it would end before that record or after it: batch size,
-    mode and parallelism would decide. Its result has the time 9, so the watermark 9 must not be ahead of it.
+    Windows that touch merge. So a session that ends at 10 may get a record of time 10, which is not late until the
+    watermark is 10. At 9, the last millisecond of the session, it could end before or after that record: the result
+    would depend on batch size, mode and parallelism. Its result has the time 9, so the watermark 9 must not precede it.
     """
     return watermark - 1 if MIN_TIMESTAMP < watermark < MAX_WATERMARK else watermark
 
 
 class SessionWindowTimeGapExtractor(ABC):
-    """Says how long a session stays open after a record."""
+    """Determines how long a session stays open after a record."""
 
     @abstractmethod
     def extract(self, element: Any) -> int:
-        """The gap in ms, over 0."""
+        """Return the gap in ms, which must be greater than 0."""
 
 
 class _Sessions(MergingWindowAssigner[Any, Any]):
     @abstractmethod
     def _gap_ms_of(self, element: Any) -> int:
-        """For how long a session stays open after the record."""
+        """Return how long (ms) a session stays open after the record."""
 
     def merge_windows(self, windows: Iterable[TimeWindow], callback: MergingWindowAssigner.MergeCallback[Any]) -> None:
-        """Windows that overlap or touch become one."""
+        """Merge windows that overlap or touch."""
         TimeWindow.merge_windows(windows, callback)
 
     def get_window_serializer(self) -> TypeSerializer[TimeWindow]:
-        """Start and end."""
+        """Return a serializer that writes start and end."""
         return TimeWindowSerializer()
 
 
@@ -52,11 +52,11 @@ class _OfEventTime(_Sessions):
     def assign_windows(
         self, element: Any, timestamp: int, context: WindowAssigner.WindowAssignerContext
     ) -> list[TimeWindow]:
-        """A window that begins with the record and lasts for the gap."""
+        """Return a window that begins at the record's timestamp and lasts for the gap."""
         return [TimeWindow(timestamp, timestamp + self._gap_ms_of(element))]
 
     def get_default_trigger(self, env: Any) -> Trigger[Any, Any]:
-        """Fire when the watermark passes the end."""
+        """Return a trigger that fires when the watermark passes the end."""
         return EventTimeTrigger()
 
     def is_event_time(self) -> bool:
@@ -68,12 +68,12 @@ class _OfProcessingTime(_Sessions):
     def assign_windows(
         self, element: Any, timestamp: int, context: WindowAssigner.WindowAssignerContext
     ) -> list[TimeWindow]:
-        """A window that begins now and lasts for the gap."""
+        """Return a window that begins now and lasts for the gap."""
         now_ms = context.get_current_processing_time()
         return [TimeWindow(now_ms, now_ms + self._gap_ms_of(element))]
 
     def get_default_trigger(self, env: Any) -> Trigger[Any, Any]:
-        """Fire when the clock passes the end."""
+        """Return a trigger that fires when the clock passes the end."""
         return ProcessingTimeTrigger()
 
     def is_event_time(self) -> bool:
@@ -108,54 +108,54 @@ def _require_gap(gap_ms: int) -> int:
 
 
 class EventTimeSessionWindows(_FixedGap, _OfEventTime):
-    """Windows that end when nothing came for a gap (ms) of event time."""
+    """Windows that end after a gap (ms) in event time without records."""
 
     @staticmethod
     def with_gap(size: object) -> EventTimeSessionWindows:
-        """Sessions that end after a gap; a duration, a timedelta or ms."""
+        """Create sessions that end after a gap: a duration, a timedelta or ms."""
         return EventTimeSessionWindows(to_millis(size))
 
     @staticmethod
     def with_dynamic_gap(
         extractor: SessionWindowTimeGapExtractor | Callable[[Any], int],
     ) -> DynamicEventTimeSessionWindows:
-        """Sessions whose gap depends on the record."""
+        """Create sessions whose gap depends on the record."""
         return DynamicEventTimeSessionWindows(extractor)
 
 
 class ProcessingTimeSessionWindows(_FixedGap, _OfProcessingTime):
-    """Windows that end when nothing came for a gap (ms) by the clock."""
+    """Windows that end after a gap (ms) in processing time without records."""
 
     @staticmethod
     def with_gap(size: object) -> ProcessingTimeSessionWindows:
-        """Sessions that end after a gap; a duration, a timedelta or ms."""
+        """Create sessions that end after a gap: a duration, a timedelta or ms."""
         return ProcessingTimeSessionWindows(to_millis(size))
 
     @staticmethod
     def with_dynamic_gap(
         extractor: SessionWindowTimeGapExtractor | Callable[[Any], int],
     ) -> DynamicProcessingTimeSessionWindows:
-        """Sessions whose gap depends on the record."""
+        """Create sessions whose gap depends on the record."""
         return DynamicProcessingTimeSessionWindows(extractor)
 
 
 class DynamicEventTimeSessionWindows(_DynamicGap, _OfEventTime):
-    """Windows of event time that stay open after each record for as long as the record says."""
+    """Event-time windows that stay open after each record for a gap that depends on the record."""
 
     @staticmethod
     def with_dynamic_gap(
         extractor: SessionWindowTimeGapExtractor | Callable[[Any], int],
     ) -> DynamicEventTimeSessionWindows:
-        """Sessions whose gap in ms is what the extractor, or a plain callable, takes out of each record."""
+        """Create sessions whose gap (ms) the extractor, or a plain callable, takes from each record."""
         return DynamicEventTimeSessionWindows(extractor)
 
 
 class DynamicProcessingTimeSessionWindows(_DynamicGap, _OfProcessingTime):
-    """Windows by the clock that stay open after each record for as long as the record says."""
+    """Processing-time windows that stay open after each record for a gap that depends on the record."""
 
     @staticmethod
     def with_dynamic_gap(
         extractor: SessionWindowTimeGapExtractor | Callable[[Any], int],
     ) -> DynamicProcessingTimeSessionWindows:
-        """Sessions whose gap in ms is what the extractor, or a plain callable, takes out of each record."""
+        """Create sessions whose gap (ms) the extractor, or a plain callable, takes from each record."""
         return DynamicProcessingTimeSessionWindows(extractor)

@@ -1,4 +1,4 @@
-"""Triggers that go by event time or by the clock (C1)."""
+"""Triggers based on event time or processing time (C1)."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ CONTINUE, FIRE = TriggerResult.CONTINUE, TriggerResult.FIRE
 
 
 class EventTimeTrigger(Trigger[Any, Any]):
-    """Fires when the watermark passes the window's end, and at once for each record that comes after that."""
+    """Fires when the watermark passes the window's end, and at once for each record that arrives later."""
 
     @staticmethod
     def create() -> EventTimeTrigger:
-        """The trigger."""
+        """Create the trigger."""
         return EventTimeTrigger()
 
     def on_element(self, element: Any, timestamp: int, window: Any, ctx: Trigger.TriggerContext) -> TriggerResult:
-        """Fire when the window's end has passed."""
+        """Fire if the watermark has passed the window's end, or else set a timer for it."""
         end = window.max_timestamp()
         if end <= ctx.get_current_watermark():
             return FIRE
@@ -31,7 +31,7 @@ class EventTimeTrigger(Trigger[Any, Any]):
         return CONTINUE
 
     def on_processing_time(self, time: int, window: Any, ctx: Trigger.TriggerContext) -> TriggerResult:
-        """The clock does not matter."""
+        """Ignore processing time."""
         return CONTINUE
 
     def on_event_time(self, time: int, window: Any, ctx: Trigger.TriggerContext) -> TriggerResult:
@@ -43,13 +43,13 @@ class EventTimeTrigger(Trigger[Any, Any]):
         return True
 
     def on_merge(self, window: Any, ctx: Trigger.OnMergeContext) -> None:
-        """The end has moved."""
+        """Set a timer for the new end."""
         end = window.max_timestamp()
         if end > ctx.get_current_watermark():
             ctx.register_event_time_timer(end)
 
     def clear(self, window: Any, ctx: Trigger.TriggerContext) -> None:
-        """Forget the end."""
+        """Delete the timer for the end."""
         ctx.delete_event_time_timer(window.max_timestamp())
 
     def __repr__(self) -> str:
@@ -61,11 +61,11 @@ class ProcessingTimeTrigger(Trigger[Any, Any]):
 
     @staticmethod
     def create() -> ProcessingTimeTrigger:
-        """The trigger."""
+        """Create the trigger."""
         return ProcessingTimeTrigger()
 
     def on_element(self, element: Any, timestamp: int, window: Any, ctx: Trigger.TriggerContext) -> TriggerResult:
-        """Note the window's end."""
+        """Set a timer for the window's end."""
         ctx.register_processing_time_timer(window.max_timestamp())
         return CONTINUE
 
@@ -74,7 +74,7 @@ class ProcessingTimeTrigger(Trigger[Any, Any]):
         return FIRE
 
     def on_event_time(self, time: int, window: Any, ctx: Trigger.TriggerContext) -> TriggerResult:
-        """Event time does not matter."""
+        """Ignore event time."""
         return CONTINUE
 
     def can_merge(self) -> bool:
@@ -82,13 +82,13 @@ class ProcessingTimeTrigger(Trigger[Any, Any]):
         return True
 
     def on_merge(self, window: Any, ctx: Trigger.OnMergeContext) -> None:
-        """The end has moved."""
+        """Set a timer for the new end."""
         end = window.max_timestamp()
         if end > ctx.get_current_processing_time():
             ctx.register_processing_time_timer(end)
 
     def clear(self, window: Any, ctx: Trigger.TriggerContext) -> None:
-        """Forget the end."""
+        """Delete the timer for the end."""
         ctx.delete_processing_time_timer(window.max_timestamp())
 
     def __repr__(self) -> str:
@@ -96,7 +96,7 @@ class ProcessingTimeTrigger(Trigger[Any, Any]):
 
 
 class _Continuous(Trigger[Any, Any]):
-    """Keeps the time of the next firing in state; where windows merge, the earliest counts."""
+    """Keeps the time of the next firing in state; merged windows use the earliest."""
 
     def __init__(self, interval: int) -> None:
         if interval <= 0:
@@ -126,16 +126,16 @@ class _Continuous(Trigger[Any, Any]):
 class ContinuousEventTimeTrigger(_Continuous):
     """Fires at every multiple of an interval (ms) that the watermark passes while the window is open, and at its end.
 
-    A record that comes after the window's end fires it at once.
+    A record that arrives after the window's end fires it at once.
     """
 
     @staticmethod
     def of(interval: object) -> ContinuousEventTimeTrigger:
-        """Fire every `interval`: a duration, a timedelta or ms."""
+        """Create a trigger that fires every `interval`: a duration, a timedelta or ms."""
         return ContinuousEventTimeTrigger(to_millis(interval))
 
     def on_element(self, element: Any, timestamp: int, window: Any, ctx: Trigger.TriggerContext) -> TriggerResult:
-        """Note the window's end and the next multiple of the interval."""
+        """Set timers for the window's end and the next multiple of the interval."""
         end = window.max_timestamp()
         if end <= ctx.get_current_watermark():
             return FIRE
@@ -146,11 +146,11 @@ class ContinuousEventTimeTrigger(_Continuous):
         return CONTINUE
 
     def on_processing_time(self, time: int, window: Any, ctx: Trigger.TriggerContext) -> TriggerResult:
-        """The clock does not matter."""
+        """Ignore processing time."""
         return CONTINUE
 
     def on_event_time(self, time: int, window: Any, ctx: Trigger.TriggerContext) -> TriggerResult:
-        """Fire at the end, and when the interval has passed."""
+        """Fire at the end, and when the interval has elapsed."""
         if time == window.max_timestamp():
             return FIRE
         state = ctx.get_partitioned_state(self.state_desc)
@@ -161,13 +161,13 @@ class ContinuousEventTimeTrigger(_Continuous):
         return FIRE
 
     def on_merge(self, window: Any, ctx: Trigger.OnMergeContext) -> None:
-        """The earliest of the next firings counts."""
+        """Set a timer for the earliest of the next firings."""
         due = self._merged(ctx)
         if due is not None:
             ctx.register_event_time_timer(due)
 
     def clear(self, window: Any, ctx: Trigger.TriggerContext) -> None:
-        """Forget the next firing, and the end."""
+        """Delete the timers for the next firing and the end."""
         due = self._cleared(ctx)
         if due is not None:
             ctx.delete_event_time_timer(due)
@@ -176,25 +176,28 @@ class ContinuousEventTimeTrigger(_Continuous):
     def register_next_fire_timestamp(
         self, time: int, window: Any, ctx: Trigger.TriggerContext, fire_timestamp_state: Any
     ) -> None:
-        """Fire an interval after `time` (ms), at the latest at the window's end."""
+        """Schedule a firing one interval after `time` (ms), or at the window's end if that is earlier."""
         end = window.max_timestamp()
         due = min(time + self.interval, end)
         if end == MAX_TIMESTAMP == ctx.get_current_watermark():
-            due = end  # the multiples up to the end of time are too many to wait for
+            due = end  # there are too many multiples up to the end of time
         fire_timestamp_state.add(due)
         ctx.register_event_time_timer(due)
 
 
 class ContinuousProcessingTimeTrigger(_Continuous):
-    """Fires every interval (ms) by the clock while the window is open; a window of processing time also at its end."""
+    """Fires every interval (ms) of processing time while the window is open.
+
+    A processing-time window also fires at its end.
+    """
 
     @staticmethod
     def of(interval: object) -> ContinuousProcessingTimeTrigger:
-        """Fire every `interval`: a duration, a timedelta or ms."""
+        """Create a trigger that fires every `interval`: a duration, a timedelta or ms."""
         return ContinuousProcessingTimeTrigger(to_millis(interval))
 
     def on_element(self, element: Any, timestamp: int, window: Any, ctx: Trigger.TriggerContext) -> TriggerResult:
-        """Note the next multiple of the interval."""
+        """Set a timer for the next multiple of the interval."""
         state = ctx.get_partitioned_state(self.state_desc)
         if state.get() is None:
             now_ms = ctx.get_current_processing_time()
@@ -202,7 +205,7 @@ class ContinuousProcessingTimeTrigger(_Continuous):
         return CONTINUE
 
     def on_processing_time(self, time: int, window: Any, ctx: Trigger.TriggerContext) -> TriggerResult:
-        """Fire when the interval has passed."""
+        """Fire when the interval has elapsed."""
         state = ctx.get_partitioned_state(self.state_desc)
         if state.get() != time:
             return CONTINUE
@@ -211,17 +214,17 @@ class ContinuousProcessingTimeTrigger(_Continuous):
         return FIRE
 
     def on_event_time(self, time: int, window: Any, ctx: Trigger.TriggerContext) -> TriggerResult:
-        """Event time does not matter."""
+        """Ignore event time."""
         return CONTINUE
 
     def on_merge(self, window: Any, ctx: Trigger.OnMergeContext) -> None:
-        """The earliest of the next firings counts."""
+        """Set a timer for the earliest of the next firings."""
         due = self._merged(ctx)
         if due is not None:
             ctx.register_processing_time_timer(due)
 
     def clear(self, window: Any, ctx: Trigger.TriggerContext) -> None:
-        """Forget the next firing."""
+        """Delete the timer for the next firing."""
         due = self._cleared(ctx)
         if due is not None:
             ctx.delete_processing_time_timer(due)
@@ -229,10 +232,10 @@ class ContinuousProcessingTimeTrigger(_Continuous):
     def register_next_fire_timestamp(
         self, time: int, window: Any, ctx: Trigger.TriggerContext, fire_timestamp_state: Any
     ) -> None:
-        """Fire an interval after `time` (ms), or at the window's end when that comes before."""
+        """Schedule a firing one interval after `time` (ms), or at the window's end if that is earlier."""
         due, end = time + self.interval, window.max_timestamp()
         if time < end < due:
-            # A window of event time may lie in the past of the clock: then its end is nothing to wait for.
+            # The end of an event-time window may already lie in the past by the clock, and then needs no timer.
             due = end
         fire_timestamp_state.add(due)
         ctx.register_processing_time_timer(due)

@@ -1,7 +1,7 @@
-"""Tumbling, sliding and cumulative windows of time (C1).
+"""Tumbling, sliding and cumulative time windows (C1).
 
-Those of event time have `assign` beside `assign_windows`. It answers for a whole range of timestamps, and the operator
-of aligned windows uses it.
+The event-time assigners provide `assign` in addition to `assign_windows`. It answers for a whole range of timestamps;
+the operator of aligned windows uses it.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ Assigned = tuple[int, int, list[tuple[int, int]]]
 
 
 class _AlignedWindows(WindowAssigner[Any, Any]):
-    """Windows whose bounds depend on the time alone."""
+    """Windows whose bounds depend only on the time."""
 
     @abstractmethod
     def assign(self, timestamp: int) -> Assigned:
-        """(low, high, windows): all timestamps in [low, high) belong to exactly these windows."""
+        """Return (low, high, windows): all timestamps in [low, high) belong to exactly these windows."""
 
     def get_window_serializer(self) -> TypeSerializer[TimeWindow]:
-        """Start and end."""
+        """Return a serializer that writes start and end."""
         return TimeWindowSerializer()
 
 
@@ -38,11 +38,11 @@ class _OfEventTime(_AlignedWindows):
     def assign_windows(
         self, element: Any, timestamp: int, context: WindowAssigner.WindowAssignerContext
     ) -> list[TimeWindow]:
-        """The windows of the record's timestamp."""
+        """Return the windows of the record's timestamp."""
         return [TimeWindow(start, end) for start, end in self.assign(timestamp)[2]]
 
     def get_default_trigger(self, env: Any) -> Trigger[Any, Any]:
-        """Fire when the watermark passes the end."""
+        """Return a trigger that fires when the watermark passes the end."""
         return EventTimeTrigger()
 
     def is_event_time(self) -> bool:
@@ -54,11 +54,11 @@ class _OfProcessingTime(_AlignedWindows):
     def assign_windows(
         self, element: Any, timestamp: int, context: WindowAssigner.WindowAssignerContext
     ) -> list[TimeWindow]:
-        """The windows of the moment at which the record is processed."""
+        """Return the windows of the current processing time."""
         return [TimeWindow(start, end) for start, end in self.assign(context.get_current_processing_time())[2]]
 
     def get_default_trigger(self, env: Any) -> Trigger[Any, Any]:
-        """Fire when the clock passes the end."""
+        """Return a trigger that fires when the clock passes the end."""
         return ProcessingTimeTrigger()
 
     def is_event_time(self) -> bool:
@@ -76,7 +76,7 @@ class _Tumbling(_AlignedWindows):
         self.offset_ms = offset
 
     def assign(self, timestamp: int) -> Assigned:
-        """(low, high, windows): all timestamps in [low, high) belong to exactly these windows."""
+        """Return (low, high, windows): all timestamps in [low, high) belong to exactly these windows."""
         start = timestamp - (timestamp - self.offset_ms) % self.size_ms
         end = start + self.size_ms
         return start, end, [(start, end)]
@@ -86,20 +86,20 @@ class _Tumbling(_AlignedWindows):
 
 
 class TumblingEventTimeWindows(_Tumbling, _OfEventTime):
-    """Windows of one size (ms), one after the other, moved by an offset (ms)."""
+    """Consecutive event-time windows of a fixed size (ms), shifted by an offset (ms)."""
 
     @staticmethod
     def of(size: object, offset: object = None) -> TumblingEventTimeWindows:
-        """Windows of `size`, moved by `offset`; both are durations, timedeltas or ms."""
+        """Create windows of `size`, shifted by `offset`; both are durations, timedeltas or ms."""
         return TumblingEventTimeWindows(to_millis(size), _offset_ms(offset))
 
 
 class TumblingProcessingTimeWindows(_Tumbling, _OfProcessingTime):
-    """Windows of one size (ms) by the clock, one after the other, moved by an offset (ms)."""
+    """Consecutive processing-time windows of a fixed size (ms), shifted by an offset (ms)."""
 
     @staticmethod
     def of(size: object, offset: object = None) -> TumblingProcessingTimeWindows:
-        """Windows of `size`, moved by `offset`; both are durations, timedeltas or ms."""
+        """Create windows of `size`, shifted by `offset`; both are durations, timedeltas or ms."""
         return TumblingProcessingTimeWindows(to_millis(size), _offset_ms(offset))
 
 
@@ -114,10 +114,10 @@ class _Sliding(_AlignedWindows):
         self.offset_ms = offset
 
     def assign(self, timestamp: int) -> Assigned:
-        """(low, high, windows): all timestamps in [low, high) belong to exactly these windows."""
+        """Return (low, high, windows): all timestamps in [low, high) belong to exactly these windows."""
         last_start = timestamp - (timestamp - self.offset_ms) % self.slide_ms
         starts = range(last_start, timestamp - self.size_ms, -self.slide_ms)
-        # The set of windows changes where one begins or one ends: at every multiple of this step.
+        # The set of windows changes where a window begins or ends: at multiples of this step.
         step = math.gcd(self.size_ms, self.slide_ms)
         low = timestamp - (timestamp - self.offset_ms) % step
         return low, low + step, [(start, start + self.size_ms) for start in starts]
@@ -127,27 +127,27 @@ class _Sliding(_AlignedWindows):
 
 
 class SlidingEventTimeWindows(_Sliding, _OfEventTime):
-    """Windows of one size (ms), a new one every slide (ms), moved by an offset (ms)."""
+    """Event-time windows of a fixed size (ms), starting every slide (ms), shifted by an offset (ms)."""
 
     @staticmethod
     def of(size: object, slide: object, offset: object = None) -> SlidingEventTimeWindows:
-        """Windows of `size`, one every `slide`, moved by `offset`; durations, timedeltas or ms."""
+        """Create windows of `size`, one every `slide`, shifted by `offset`; durations, timedeltas or ms."""
         return SlidingEventTimeWindows(to_millis(size), to_millis(slide), _offset_ms(offset))
 
 
 class SlidingProcessingTimeWindows(_Sliding, _OfProcessingTime):
-    """Windows of one size (ms) by the clock, a new one every slide (ms), moved by an offset (ms)."""
+    """Processing-time windows of a fixed size (ms), starting every slide (ms), shifted by an offset (ms)."""
 
     @staticmethod
     def of(size: object, slide: object, offset: object = None) -> SlidingProcessingTimeWindows:
-        """Windows of `size`, one every `slide`, moved by `offset`; durations, timedeltas or ms."""
+        """Create windows of `size`, one every `slide`, shifted by `offset`; durations, timedeltas or ms."""
         return SlidingProcessingTimeWindows(to_millis(size), to_millis(slide), _offset_ms(offset))
 
 
 class CumulativeEventTimeWindows(_OfEventTime):
-    """Windows that begin together and grow step by step (ms) up to a size (ms), then begin again.
+    """Windows that share a start and grow by a step (ms) up to a maximum size (ms); then the next series begins.
 
-    With a size of a day and a step of an hour there is a result for each hour, of all records of the day so far.
+    A size of a day and a step of an hour give a result for each hour, over all records of the day so far.
     """
 
     def __init__(self, max_size: int, step: int, offset: int = 0) -> None:
@@ -164,11 +164,11 @@ class CumulativeEventTimeWindows(_OfEventTime):
 
     @staticmethod
     def of(max_size: object, step: object, offset: object = None) -> CumulativeEventTimeWindows:
-        """Windows that grow by `step` up to `max_size`, moved by `offset`; durations, timedeltas or ms."""
+        """Create windows that grow by `step` up to `max_size`, shifted by `offset`; durations, timedeltas or ms."""
         return CumulativeEventTimeWindows(to_millis(max_size), to_millis(step), _offset_ms(offset))
 
     def assign(self, timestamp: int) -> Assigned:
-        """(low, high, windows): all timestamps in [low, high) belong to exactly these windows."""
+        """Return (low, high, windows): all timestamps in [low, high) belong to exactly these windows."""
         start = timestamp - (timestamp - self.offset_ms) % self.max_size_ms
         low = timestamp - (timestamp - start) % self.step_ms
         high = low + self.step_ms

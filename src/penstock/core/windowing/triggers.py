@@ -1,4 +1,4 @@
-"""What every trigger is: it decides when a window is evaluated, and when its records are forgotten (C1)."""
+"""The base of all triggers, which decide when a window is evaluated and when its records are purged (C1)."""
 
 from __future__ import annotations
 
@@ -14,43 +14,43 @@ W = TypeVar("W")
 
 
 class TriggerResult(Enum):
-    """What happens to a window: the value is (is_fire, is_purge). An empty window gives nothing when it fires."""
+    """The action on a window; the value is (is_fire, is_purge). An empty window that fires emits nothing."""
 
-    #: nothing happens
+    #: do nothing
     CONTINUE = (False, False)
-    #: the window is evaluated, and its records are forgotten
+    #: evaluate the window and purge its records
     FIRE_AND_PURGE = (True, True)
-    #: the window is evaluated, and keeps its records
+    #: evaluate the window and keep its records
     FIRE = (True, False)
-    #: its records are forgotten
+    #: purge the window's records
     PURGE = (False, True)
 
     def is_fire(self) -> bool:
-        """Whether the window is evaluated."""
+        """Return whether the window is evaluated."""
         return self.value[0]
 
     def is_purge(self) -> bool:
-        """Whether its records are forgotten."""
+        """Return whether the window's records are purged."""
         return self.value[1]
 
 
 class Trigger(ABC, Generic[T, W]):
-    """Decides for each key and window. One object serves all, so it keeps what it remembers in partitioned state."""
+    """Decides for each key and window. One object serves all of them, so it keeps its state in partitioned state."""
 
     class TriggerContext(ABC):
-        """Times, timers and state of the key and window that a trigger is asked about; all times in ms."""
+        """Times, timers and state of the trigger's current key and window; all times in ms."""
 
         @abstractmethod
         def get_current_processing_time(self) -> int:
-            """Processing time."""
+            """Return the processing time."""
 
         @abstractmethod
         def get_metric_group(self) -> MetricGroup:
-            """The operator's metrics; asking for one again gives the same one."""
+            """Return the operator's metrics; requesting a metric again returns the same object."""
 
         @abstractmethod
         def get_current_watermark(self) -> int:
-            """The event time that the subtask has reached."""
+            """Return the current event time of the subtask."""
 
         @abstractmethod
         def register_processing_time_timer(self, time: int) -> None:
@@ -62,43 +62,43 @@ class Trigger(ABC, Generic[T, W]):
 
         @abstractmethod
         def delete_processing_time_timer(self, time: int) -> None:
-            """Forget the timer, when there is one."""
+            """Delete the timer if it exists."""
 
         @abstractmethod
         def delete_event_time_timer(self, time: int) -> None:
-            """Forget the timer, when there is one."""
+            """Delete the timer if it exists."""
 
         @abstractmethod
         def get_partitioned_state(self, state_descriptor: StateDescriptor) -> Any:
-            """State of this key and window: value, list, map, reducing or aggregating, as the descriptor says."""
+            """Return the value, list, map, reducing or aggregating state of this key and window, as declared."""
 
     class OnMergeContext(TriggerContext):
-        """What `on_merge` is handed: the window is the one that others have become."""
+        """The context of `on_merge`; its window is the result of the merge."""
 
         @abstractmethod
         def merge_partitioned_state(self, state_descriptor: StateDescriptor) -> None:
-            """Give the window the state of those that it is made of; for list, reducing and aggregating state."""
+            """Merge the state of the merged windows into this one; for list, reducing and aggregating state."""
 
     @abstractmethod
     def on_element(self, element: T, timestamp: int, window: W, ctx: TriggerContext) -> TriggerResult:
-        """A record (with its event time, or -2**63) was put into the window."""
+        """Handle a record (with its event time, or -2**63) that was added to the window."""
 
     @abstractmethod
     def on_processing_time(self, time: int, window: W, ctx: TriggerContext) -> TriggerResult:
-        """A processing-time timer of the window is due."""
+        """Handle a processing-time timer of the window that is due."""
 
     @abstractmethod
     def on_event_time(self, time: int, window: W, ctx: TriggerContext) -> TriggerResult:
-        """An event-time timer of the window is due."""
+        """Handle an event-time timer of the window that is due."""
 
     def can_merge(self) -> bool:
-        """Whether the trigger may be used with windows that merge, and so implements `on_merge`."""
+        """Return whether the trigger supports merging windows, and so implements `on_merge`."""
         return False
 
     @abstractmethod
     def on_merge(self, window: W, ctx: OnMergeContext) -> None:
-        """Several windows became `window`: merge state, set timers. Those windows are cleared after this."""
+        """Merge state and set timers after several windows became `window`. Those windows are cleared afterwards."""
 
     @abstractmethod
     def clear(self, window: W, ctx: TriggerContext) -> None:
-        """The window is gone: remove the state and the timers that the trigger set for it."""
+        """Remove the state and timers that the trigger set for `window`, which no longer exists."""

@@ -1,4 +1,4 @@
-"""The windows themselves, and how they are written as bytes (C1)."""
+"""The window types and their serializers (C1)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Window(ABC):
 
     @abstractmethod
     def max_timestamp(self) -> int:
-        """The last ms that belongs to the window; results carry it as their timestamp."""
+        """Return the last ms that belongs to the window; it is the timestamp of the window's results."""
 
 
 class TimeWindow(Window):
@@ -36,25 +36,25 @@ class TimeWindow(Window):
         self.end = end
 
     def max_timestamp(self) -> int:
-        """The last ms that belongs to the window."""
+        """Return the last ms that belongs to the window."""
         return self.end - 1
 
     def intersects(self, other: TimeWindow) -> bool:
-        """Whether the windows overlap or touch."""
+        """Return whether the windows overlap or touch."""
         return self.start <= other.end and self.end >= other.start
 
     def cover(self, other: TimeWindow) -> TimeWindow:
-        """The smallest window that covers both."""
+        """Return the smallest window that covers both."""
         return TimeWindow(min(self.start, other.start), max(self.end, other.end))
 
     @staticmethod
     def get_window_start_with_offset(timestamp: int, offset: int, window_size: int) -> int:
-        """The start of the aligned window that contains `timestamp`."""
+        """Return the start of the aligned window that contains `timestamp`."""
         return timestamp - (timestamp - offset) % window_size
 
     @staticmethod
     def merge_windows(windows: Iterable[TimeWindow], callback: MergingWindowAssigner.MergeCallback[Any]) -> None:
-        """Tell `callback` of each group of windows that overlap or touch, and of the window that covers the group."""
+        """Call `callback` for each group of windows that overlap or touch, with the window that covers the group."""
         groups: list[tuple[TimeWindow, set[TimeWindow]]] = []
         for window in sorted(windows):
             if groups and groups[-1][0].intersects(window):
@@ -83,7 +83,7 @@ class TimeWindow(Window):
 
 
 class CountWindow(Window):
-    """The window of a key that has the number `id`, from 0; it knows no time."""
+    """The window of a key with the number `id`, counted from 0; it has no times."""
 
     __slots__ = ("id",)
 
@@ -91,7 +91,7 @@ class CountWindow(Window):
         self.id = id
 
     def max_timestamp(self) -> int:
-        """The end of time, 2**63 - 1 ms."""
+        """Return the end of time, 2**63 - 1 ms."""
         return MAX_TIMESTAMP
 
     def __eq__(self, other: object) -> bool:
@@ -105,7 +105,7 @@ class CountWindow(Window):
 
 
 class GlobalWindow(Window):
-    """The one window of all records of a key; it never ends."""
+    """The single window of all records of a key; it never ends."""
 
     __slots__ = ()
 
@@ -114,11 +114,11 @@ class GlobalWindow(Window):
 
     @staticmethod
     def get() -> GlobalWindow:
-        """The window; all are equal."""
+        """Return the window; all instances are equal."""
         return GlobalWindow()
 
     def max_timestamp(self) -> int:
-        """The end of time, 2**63 - 1 ms."""
+        """Return the end of time, 2**63 - 1 ms."""
         return MAX_TIMESTAMP
 
     def __eq__(self, other: object) -> bool:
@@ -136,7 +136,7 @@ _ONE_LONG = struct.Struct(">q")
 
 
 class TimeWindowSerializer(TypeSerializer[TimeWindow]):
-    """16 bytes: start and end, in ms, big endian."""
+    """Writes 16 bytes: start and end, in ms, big endian."""
 
     def serialize(self, element: TimeWindow, stream: BinaryIO) -> None:
         """Write the window."""
@@ -148,7 +148,7 @@ class TimeWindowSerializer(TypeSerializer[TimeWindow]):
 
 
 class CountWindowSerializer(TypeSerializer[CountWindow]):
-    """8 bytes: the window's number, big endian."""
+    """Writes 8 bytes: the window's number, big endian."""
 
     def serialize(self, element: CountWindow, stream: BinaryIO) -> None:
         """Write the window."""
@@ -160,7 +160,7 @@ class CountWindowSerializer(TypeSerializer[CountWindow]):
 
 
 class GlobalWindowSerializer(TypeSerializer[GlobalWindow]):
-    """8 bytes, all of them 0."""
+    """Writes 8 zero bytes."""
 
     def serialize(self, element: GlobalWindow, stream: BinaryIO) -> None:
         """Write the window."""
@@ -172,14 +172,14 @@ class GlobalWindowSerializer(TypeSerializer[GlobalWindow]):
         return GlobalWindow()
 
 
-#: What stands for a window in state: plain, so that every backend can keep it, and equal for equal windows.
+#: Represents a window in state: a plain value that every backend can keep, and equal for equal windows.
 WindowToken = tuple[int, ...] | bytes
 
 
 class WindowTokens:
-    """From windows to what stands for them in state, and back.
+    """Converts windows to tokens for state, and back.
 
-    The built-in windows stand as tuples: (start, end), (id,) and (). All others as the bytes that the assigner's
+    The tokens of built-in windows are tuples: (start, end), (id,) and (). All others are the bytes that the assigner's
     serializer writes.
     """
 
@@ -187,7 +187,7 @@ class WindowTokens:
         self._serializer = serializer
 
     def token_of(self, window: Any) -> WindowToken:
-        """What stands for a window."""
+        """Return the token of a window."""
         kind = window.__class__
         if kind is TimeWindow:
             return (window.start, window.end)
@@ -200,7 +200,7 @@ class WindowTokens:
         return stream.getvalue()
 
     def window_of(self, token: WindowToken) -> Any:
-        """The window that a token stands for."""
+        """Return the window that a token represents."""
         if isinstance(token, tuple):
             if len(token) == 2:
                 return TimeWindow(*token)

@@ -1,4 +1,4 @@
-"""What all sources and sinks share."""
+"""The common base of all sources and sinks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A source that makes its records by a function, and how fast it goes."""
+"""A source that generates its records with a function, and its rate limits."""
 
 from penstock.connectors.generator import DataGeneratorSource
 from penstock.connectors.rate_limiter import RateLimiterStrategy

@@ -1,4 +1,4 @@
-"""A source that reads others one after the other."""
+"""A source that reads other sources one after the other."""
 
 from penstock.connectors.hybrid import HybridSource, HybridSourceBuilder
 

@@ -1,4 +1,4 @@
-"""Tables of Apache Iceberg as sources and sinks, under the names of Iceberg's connector for Flink."""
+"""Apache Iceberg tables as sources and sinks, under the names of Iceberg's connector for Flink."""
 
 from __future__ import annotations
 

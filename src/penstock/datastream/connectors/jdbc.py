@@ -1,4 +1,4 @@
-"""PostgreSQL under PyFlink's names for JDBC, with a source and a look-up besides."""
+"""PostgreSQL under PyFlink's names for JDBC, with an additional source and lookup."""
 
 from penstock.connectors.postgres.lookup import JdbcLookup, LookupCache
 from penstock.connectors.postgres.options import (

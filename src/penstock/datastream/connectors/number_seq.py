@@ -1,4 +1,4 @@
-"""A source of whole numbers."""
+"""A source of integers."""
 
 from penstock.connectors.number_sequence import NumberSequenceSource
 

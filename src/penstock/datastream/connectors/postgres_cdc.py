@@ -1,4 +1,4 @@
-"""Changes of tables of PostgreSQL, under the names of Flink's connector."""
+"""Changes of PostgreSQL tables, under the names of Flink's connector."""
 
 from penstock.connectors.postgres.cdc.source import PostgresSource, PostgresSourceBuilder
 

@@ -1,1 +1,1 @@
-"""Formats under PyFlink's names."""
+"""Formats under their PyFlink names."""

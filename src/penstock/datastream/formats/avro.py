@@ -1,4 +1,4 @@
-"""Avro: rows as messages, and files."""
+"""Avro: rows as messages, and Avro files."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ __all__ = [
 
 
 class AvroBulkWriters:
-    """Makes writers of Avro files for `FileSink.for_bulk_format`."""
+    """Creates Avro file writers for `FileSink.for_bulk_format`."""
 
     @staticmethod
     def for_generic_record(schema: AvroSchema) -> AvroWriterFactory:
-        """A factory of writers of records (dicts, rows or tuples) of the schema."""
+        """Return a factory for writers of records (dicts, rows or tuples) with the given schema."""
         return AvroWriterFactory(schema)

@@ -1,4 +1,4 @@
-"""CSV: rows as messages under PyFlink's names, and files."""
+"""CSV: rows as messages under PyFlink's names, and CSV files."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ __all__ = [
 
 
 class CsvReaderFormat:
-    """Makes formats for `FileSource.for_record_stream_format`."""
+    """Creates formats for `FileSource.for_record_stream_format`."""
 
     @staticmethod
     def for_schema(schema: CsvSchema, **more: Any) -> StreamFormat[Any]:
-        """A format that reads rows with the schema's names; `more` goes to `CsvFormat` (`on_error`, `multiline`, …)."""
+        """Return a format that reads rows by a schema; `more` goes to `CsvFormat` (`on_error`, `multiline`, …)."""
         return csv_format(schema, **more)
 
     @staticmethod
     def text_line_format(charset_name: str = "UTF-8") -> StreamFormat[str]:
-        """The format of plain lines, as `StreamFormat.text_line_format` makes it."""
+        """Return the format for plain lines, like `StreamFormat.text_line_format`."""
         return StreamFormat.text_line_format(charset_name)
 
 
 class CsvBulkWriters:
-    """Makes writers of CSV for `FileSink.for_bulk_format`."""
+    """Creates CSV writers for `FileSink.for_bulk_format`."""
 
     @staticmethod
     def for_schema(schema: CsvSchema) -> CsvWriterFactory:
-        """A factory of writers of rows, tuples or dicts with the schema's columns."""
+        """Return a factory for writers of rows, tuples or dicts with the schema's columns."""
         return csv_writer(schema)

@@ -1,4 +1,4 @@
-"""JSON: rows as messages under PyFlink's names, and files of JSON lines."""
+"""JSON: rows as messages under PyFlink's names, and JSON Lines files."""
 
 from penstock.codecs.json_row import JsonRowDeserializationSchema, JsonRowSerializationSchema
 from penstock.formats.json import JsonLinesEncoder, JsonLinesFormat

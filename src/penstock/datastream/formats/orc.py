@@ -12,22 +12,22 @@ __all__ = ["OrcBulkWriters", "OrcFormat", "OrcWriterFactory"]
 
 
 class OrcBulkWriters:
-    """Makes writers of ORC for `FileSink.for_bulk_format`."""
+    """Creates ORC writers for `FileSink.for_bulk_format`."""
 
     @staticmethod
     def for_row_type(row_type: Any, writer_properties: Any = None, hadoop_config: Any = None) -> OrcWriterFactory:
-        """A factory of writers of rows.
+        """Return a factory for writers of rows.
 
         Args:
             row_type: `DataTypes.ROW`, `Types.ROW_NAMED`, a dict from name to type, or an Arrow schema.
             writer_properties: a dict with `orc.compress` (NONE, ZLIB, SNAPPY, LZ4 or ZSTD) and `orc.stripe.size`
                 (bytes).
-            hadoop_config: must be None; there is no Hadoop.
+            hadoop_config: must be None, because Hadoop is not used.
 
         Raises:
-            ConfigurationError: if a type cannot be written, or there is no column.
-            NotImplementedError: if a column of `DataTypes.ROW` has a type that ORC has no form for.
-            ValueError: if there is a Hadoop configuration, or a property that is not known.
+            ConfigurationError: if a type cannot be written, or `row_type` has no columns.
+            NotImplementedError: if ORC cannot represent the type of a `DataTypes.ROW` column.
+            ValueError: if `hadoop_config` is set, or a property is unknown.
         """
         if hadoop_config is not None:
             raise WrongValueError("Arrow writes ORC and takes no Hadoop configuration")

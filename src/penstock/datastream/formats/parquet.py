@@ -21,41 +21,41 @@ __all__ = [
 
 
 class AvroParquetReaders:
-    """Makes formats of Parquet for `FileSource.for_bulk_file_format`."""
+    """Creates Parquet formats for `FileSource.for_bulk_file_format`."""
 
     @staticmethod
     def for_generic_record(schema: AvroSchema) -> ParquetFormat:
-        """A format that reads the fields of an Avro schema; each record is a dict."""
+        """Return a format that reads the fields of an Avro schema; each record is a dict."""
         return ParquetFormat(schema.field_names)
 
 
 class AvroParquetWriters:
-    """Makes writers of Parquet for `FileSink.for_bulk_format`."""
+    """Creates Parquet writers for `FileSink.for_bulk_format`."""
 
     @staticmethod
     def for_generic_record(schema: AvroSchema) -> ParquetWriterFactory:
-        """A factory of writers of records (dicts, rows or tuples) of an Avro schema.
+        """Return a factory for writers of records (dicts, rows or tuples) of an Avro schema.
 
         Raises:
-            FormatError: if the schema has a type for which Parquet has no column.
+            FormatError: if Parquet has no column type for a type of the schema.
         """
         return ParquetWriterFactory(schema.to_arrow())
 
 
 class ParquetColumnarRowInputFormat(ParquetFormat):
-    """Reads the columns of a row type as rows with names, for `FileSource.for_bulk_file_format`.
+    """Reads the columns of a row type as named rows, for `FileSource.for_bulk_file_format`.
 
     Args:
-        row_type: `Types.ROW_NAMED` or `DataTypes.ROW`; names and order of the columns wanted.
-        hadoop_config: must be None; there is no Hadoop.
+        row_type: `Types.ROW_NAMED` or `DataTypes.ROW`, with the names and order of the columns to read.
+        hadoop_config: must be None, because Hadoop is not used.
         batch_size: accepted for PyFlink programs; the source decides how many rows are read at a time.
-        is_utc_timestamp: accepted for PyFlink programs; timestamps are read as they are.
+        is_utc_timestamp: accepted for PyFlink programs; timestamps are read unchanged.
         is_case_sensitive: must be True.
 
     Raises:
         TypeError: if `row_type` is not a row type.
-        ValueError: if there is a Hadoop configuration.
-        NotImplementedError: for names without regard to case.
+        ValueError: if `hadoop_config` is set.
+        NotImplementedError: for case-insensitive names.
     """
 
     def __init__(
@@ -77,21 +77,21 @@ class ParquetColumnarRowInputFormat(ParquetFormat):
 
 
 class ParquetBulkWriters:
-    """Makes writers of Parquet for `FileSink.for_bulk_format`."""
+    """Creates Parquet writers for `FileSink.for_bulk_format`."""
 
     @staticmethod
     def for_row_type(row_type: Any, hadoop_config: Any = None, utc_timestamp: bool = False) -> ParquetWriterFactory:
-        """A factory of writers of rows.
+        """Return a factory for writers of rows.
 
         Args:
             row_type: `DataTypes.ROW`, `Types.ROW_NAMED`, a dict from name to type, or an Arrow schema.
-            hadoop_config: must be None; there is no Hadoop.
-            utc_timestamp: accepted for PyFlink programs; timestamps are written as they are, without a zone.
+            hadoop_config: must be None, because Hadoop is not used.
+            utc_timestamp: accepted for PyFlink programs; timestamps are written unchanged, without a zone.
 
         Raises:
-            ConfigurationError: if a type cannot be written, or there is no column.
-            NotImplementedError: if a column of `DataTypes.ROW` has a type that Parquet has no form for.
-            ValueError: if there is a Hadoop configuration.
+            ConfigurationError: if a type cannot be written, or `row_type` has no columns.
+            NotImplementedError: if Parquet cannot represent the type of a `DataTypes.ROW` column.
+            ValueError: if `hadoop_config` is set.
         """
         if hadoop_config is not None:
             raise WrongValueError("Arrow writes Parquet and takes no Hadoop configuration")

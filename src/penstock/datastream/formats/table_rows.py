@@ -1,6 +1,6 @@
-"""Row types of tables (`DataTypes.ROW`) for formats of the DataStream API, which PyFlink describes by them.
+"""Conversion of the Table API's row types (`DataTypes.ROW`), which PyFlink uses to describe the columns of formats.
 
-The Table API is imported where such a type is given, so that programs without tables do not load it.
+The Table API is imported only when such a type is given, so programs without tables do not load it.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 
 def file_columns(columns: Any, format_name: Literal["Parquet", "ORC"]) -> Any:
-    """The Arrow schema for a `DataTypes.ROW`; all other descriptions of columns stay.
+    """Return the Arrow schema of a `DataTypes.ROW`; return any other description of columns unchanged.
 
     Raises:
         UnsupportedError: if the format cannot hold the type of a column.
@@ -28,7 +28,7 @@ def file_columns(columns: Any, format_name: Literal["Parquet", "ORC"]) -> Any:
 
 
 def row_type_info_of(row_type: Any) -> Any:
-    """The `Types.ROW_NAMED` for a `DataTypes.ROW`; everything else stays."""
+    """Return the `Types.ROW_NAMED` for a `DataTypes.ROW`; return anything else unchanged."""
     if not _may_be_of_tables(row_type):
         return row_type
     from penstock.table.data.logical_types import RowType

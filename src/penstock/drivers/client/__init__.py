@@ -1,1 +1,1 @@
-"""The client: the way from a program to the driver that runs it, and the loops that run many jobs for one."""
+"""The client: submits programs to the drivers, and runs loops, which consist of many jobs."""

@@ -1,4 +1,4 @@
-"""Who hears of each job that begins in this process: layers above the drivers, which these cannot import."""
+"""Announces each job that starts in this process to higher layers, which drivers cannot import."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from penstock.base.configuration import Configuration
 from penstock.core.graph.job_graph import JobGraph
 from penstock.drivers.running_job import RunningJob
 
-#: Called with each job when it has begun, in the thread that submits it; they must not raise.
+#: Called with each job after its start, in the thread that submits it. Observers must not raise.
 observers: Final[list[Callable[[RunningJob, JobGraph, Configuration], None]]] = []
 
 
 def announce(job: RunningJob, job_graph: JobGraph, configuration: Configuration) -> None:
-    """Tell the observers."""
+    """Call the observers."""
     for observer in observers:
         observer(job, job_graph, configuration)

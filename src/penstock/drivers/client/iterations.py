@@ -1,4 +1,4 @@
-"""A loop of a program as a bounded source: its supersteps run when a job that reads it begins (I3)."""
+"""A loop of a program as a bounded source: its supersteps run when a job that reads it starts (I3)."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _WAIT_SECONDS: Final = 0.1
 
 @dataclass
 class LoopRules:
-    """What a program says about a loop besides its step."""
+    """The settings of a loop apart from its step."""
 
     name: str
     max_iterations: int
@@ -51,13 +51,13 @@ class LoopRules:
 
 
 class Iteration:
-    """A loop: its plan, and its result once it has run. It runs once; its result serves all later jobs.
+    """A loop: its plan, and its result once it has run. It runs once; all later jobs use its result.
 
     Args:
         plan: the step.
-        rules: the rest; may change until the loop runs.
-        result: the role of its result.
-        goes_on: the role of the data that end it when they are empty; None if there are none.
+        rules: the other settings, which may change until the loop runs.
+        result: the role of the result.
+        goes_on: the role whose data end the loop when they are empty, or None.
     """
 
     def __init__(self, plan: LoopPlan, rules: LoopRules, result: str, goes_on: str | None) -> None:
@@ -72,7 +72,7 @@ class Iteration:
         self._result: str | None = None
 
     def compile(self, configuration: Configuration) -> None:
-        """Make the jobs, so that errors in them are found before any job runs."""
+        """Build the jobs, so that errors in them are detected before any job runs."""
         if self._result is not None:
             return
         directory, stays = self._directory(configuration)
@@ -91,7 +91,7 @@ class Iteration:
             atexit.register(remove_directory, directory)
 
     def run(self, check_cancelled: Callable[[], None]) -> str:
-        """Run the loop, unless it has run; return the directory of the result."""
+        """Run the loop unless it has already run; return the directory of the result."""
         while not self._lock.acquire(timeout=_WAIT_SECONDS):
             check_cancelled()
         try:
@@ -102,7 +102,7 @@ class Iteration:
                 try:
                     self._result = SuperstepLoop(self._jobs, end, self._aggregators(), check_cancelled).run()
                 except BaseException:
-                    self._of_this_machine = None  # it has been deleted
+                    self._of_this_machine = None  # the directory has been deleted
                     raise
             return self._result
         finally:
@@ -120,7 +120,7 @@ class Iteration:
         return pickled
 
     def _directory(self, configuration: Configuration) -> tuple[str, bool]:
-        """Where the data lie, and whether the result stays there: checkpoints of a stream refer to it."""
+        """Return the data directory, and whether the result stays there because checkpoints of a stream refer to it."""
         checkpoints, cache = configuration.read(CHECKPOINTING_DIR), configuration.read(CACHE_DIR)
         leaves_nothing = (
             configuration.read(RUNTIME_MODE) == "BATCH" and configuration.read(BATCH_SAVEPOINT_PATH) is None
@@ -136,14 +136,14 @@ class Iteration:
 
 
 class IterationSource(Source[Any, CachedSplit]):
-    """Reads a loop's result."""
+    """A source that reads the result of a loop."""
 
     def __init__(self, iteration: Iteration) -> None:
         self._iteration: Iteration | None = iteration
 
     @property
     def iteration(self) -> Iteration:
-        """The loop; in the program only, because it does not travel."""
+        """The loop; available in the program only, because it is not sent to tasks."""
         if self._iteration is None:
             raise WrongTimeError("an iteration exists only in the program that created it, not in tasks")
         return self._iteration
@@ -163,17 +163,17 @@ class IterationSource(Source[Any, CachedSplit]):
     def create_enumerator(
         self, context: SplitEnumeratorContext[CachedSplit], restored: Any | None
     ) -> SplitEnumerator[CachedSplit]:
-        """Hands out the files of the result, or goes on with those of an earlier run that a checkpoint knows."""
+        """Return an enumerator of the result's files or, after a restore, of the files that the checkpoint names."""
         directory = self.iteration.run(lambda: None)
         return CachedSource(directory).create_enumerator(context, restored)
 
     def create_reader(self, context: SourceReaderContext) -> SourceReader[Any, CachedSplit]:
-        """A reader of files."""
+        """Return a reader of the files."""
         return CachedSource("").create_reader(context)
 
 
 def compile_iterations(program: list[Transformation], configuration: Configuration) -> None:
-    """Make the jobs of all loops whose results a program reads."""
+    """Build the jobs of all loops whose results a program reads."""
     for transformation in program:
         if isinstance(transformation.source, IterationSource):
             transformation.source.iteration.compile(configuration)

@@ -1,4 +1,4 @@
-"""A driver that stands by until it leads, and then goes on from where its job is (E7)."""
+"""Standby drivers: wait for the leadership of a job, then resume the job (E7)."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ FINISHED: Final = "FINISHED"
 
 
 def submit_when_leading(job_graph: JobGraph, configuration: Configuration) -> RunningJob:
-    """Begin to run a job, at once or, with `high-availability.type`, as soon as this driver leads it.
+    """Start a job: at once or, with `high-availability.type`, when this driver becomes its leader.
 
     Raises:
-        ConfigurationError: if standbys could not go on with the job.
-        OperationError: if the election cannot be held, such as without ZooKeeper.
-        DeposedError: if this driver leads no longer when its job is about to begin.
+        ConfigurationError: if standbys could not resume the job.
+        OperationError: if the election is impossible, for example without ZooKeeper.
+        DeposedError: if this driver loses leadership before its job starts.
         JobExecutionError: if the job failed or was cancelled while this driver stood by.
     """
     election = election_of(configuration, job_graph.name)
@@ -53,7 +53,7 @@ def submit_when_leading(job_graph: JobGraph, configuration: Configuration) -> Ru
 
 
 def no_longer_leads(reason: str) -> str:
-    """Why the job of this driver is suspended."""
+    """Return why the job of this driver is suspended."""
     return (
         f"this driver no longer leads it, because {reason}. It leaves its checkpoints and output to the driver that "
         "leads next, which may be this program, started again"
@@ -61,7 +61,7 @@ def no_longer_leads(reason: str) -> str:
 
 
 def end_of(failure: BaseException | None) -> str | None:
-    """What the job has come to; None if it was suspended, which is the end of its driver alone."""
+    """Return the job's outcome; None if it was suspended, which ends its driver only."""
     if isinstance(failure, DeposedError):
         return None
     return FINISHED if failure is None else str(failure)

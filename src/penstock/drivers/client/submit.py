@@ -1,4 +1,4 @@
-"""The one door from the API to the drivers: run a job graph where the configuration says."""
+"""The only entry point from the API to the drivers: runs a job graph on the configured target."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from penstock.drivers.running_job import RunningJob
 
 
 def submit(job_graph: JobGraph, configuration: Configuration, listener: JobListener | None = None) -> RunningJob:
-    """Begin to run a job, and announce it. PySpark is imported only when the target is Spark.
+    """Start a job and announce it. PySpark is imported only if the target is Spark.
 
-    Sources of a streaming job are prepared here, before the job takes its slots; others prepare them in their thread.
+    The sources of a streaming job are prepared here, before the job takes its slots; other jobs prepare them in their
+    own thread.
     """
     moves = Moves(listener or ClientListener(job_graph))
     job = _submit(job_graph, configuration, moves)
@@ -51,4 +52,4 @@ def _submit(job_graph: JobGraph, configuration: Configuration, listener: JobList
 
 
 def _goes_on() -> None:
-    """A job that is not there yet cannot be cancelled; Ctrl-C is an exception of its own."""
+    """Do nothing: a job cannot be cancelled before it exists, and Ctrl-C raises an exception."""

@@ -1,7 +1,7 @@
-"""Supersteps one after the other, each a batch job that reads what the one before has written (I3).
+"""Sequences of supersteps, each a batch job that reads the output of the previous one (I3).
 
-The output of a superstep counts when its job has ended well; its input is then deleted. A superstep that fails also
-fails the loop. Recovery within a superstep is that of batch execution, and the loop takes over nothing of a failed one.
+The output of a superstep is valid once its job has succeeded; its input is then deleted. A failed superstep fails the
+loop. Recovery within a superstep is that of batch execution; the loop uses nothing from a failed superstep.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ from penstock.plan.iterations import directory_of_role, operator_id_of_role
 
 _log = logging.getLogger("penstock.iterations")
 
-#: How often (s) a loop looks whether it was cancelled while a superstep runs.
+#: The interval (s) at which a loop checks for cancellation while a superstep runs.
 _LOOK_SECONDS: Final = 0.1
 
 
 @dataclass(frozen=True)
 class LoopJobs:
-    """What runs: one job before the loop, and one that is run again for each superstep.
+    """The jobs of a loop: one that runs before it, and one that runs in each superstep.
 
     Attributes:
-        name: of the iteration, for logs and errors.
-        prologue: computes what the first superstep reads, and all that no superstep changes.
-        step: a superstep.
-        kept: the roles of what no superstep changes.
-        directory: where all of it is written.
-        configuration: of these jobs.
+        name: the name of the iteration, for logs and errors.
+        prologue: computes the input of the first superstep, and all data that no superstep changes.
+        step: runs a superstep.
+        kept: the roles of the data that no superstep changes.
+        directory: the output directory of all jobs.
+        configuration: the configuration of these jobs.
     """
 
     name: str
@@ -55,13 +55,13 @@ class LoopJobs:
 
 @dataclass(frozen=True)
 class LoopEnd:
-    """When a loop ends, and with what.
+    """The end of a loop and its result.
 
     Attributes:
-        max_iterations: how many supersteps there are at most.
+        max_iterations: the maximum number of supersteps.
         result: the role of the loop's result.
-        goes_on: the role of the data that end the loop when they are empty; None if there are none.
-        criterion: an aggregator's name, and the criterion that says of its values when to end; None for none.
+        goes_on: the role whose data end the loop when they are empty, or None.
+        criterion: an aggregator's name, and the criterion that decides by its value when to end; or None.
     """
 
     max_iterations: int
@@ -74,10 +74,10 @@ class SuperstepLoop:
     """One run of a loop.
 
     Args:
-        jobs: what to run.
+        jobs: the jobs to run.
         end: when to end.
         aggregators: pickled: name -> `Aggregator`.
-        check_cancelled: raises when the loop is to end.
+        check_cancelled: raises if the loop is to end.
     """
 
     def __init__(
@@ -91,12 +91,12 @@ class SuperstepLoop:
         self._end = end
         self._check_cancelled = check_cancelled
         self._aggregators = aggregators
-        #: role -> the directory of what is valid now, and how many records are there
+        #: role -> the directory of its current data, and its number of records
         self._directories: dict[str, str] = {}
         self._records: dict[str, int] = {}
 
     def run(self) -> str:
-        """Run to the end; returns the directory of the result, the only one that is left."""
+        """Run the loop; return the directory of the result, the only one that remains."""
         try:
             self._run(self._jobs.prologue, 0, {})
             self._run_supersteps()
@@ -149,11 +149,11 @@ class SuperstepLoop:
     # --- one job ---------------------------------------------------------------------------------------------------
 
     def _run(self, graph: JobGraph, number: int, previous: Mapping[str, Any]) -> dict[str, Any]:
-        """Run a job and take over what it wrote; return the results of its aggregators."""
+        """Run a job and take over its output; return the results of its aggregators."""
         superstep = Superstep(self._jobs.name, number, self._aggregators, cloud.dumps(dict(previous)))
         name = f"{self._jobs.name}, superstep {number}" if number else f"{self._jobs.name}, input"
         if not self._end.max_iterations:
-            name = self._jobs.name  # what is called its input is all that there is
+            name = self._jobs.name  # without supersteps, this is the only job
         job_id, left = self._outcome(replace(self._reading(graph), name=name, superstep=superstep))
         for key, value in left.items():
             if isinstance(value, Exception):
@@ -167,7 +167,7 @@ class SuperstepLoop:
         return found
 
     def _reading(self, graph: JobGraph) -> JobGraph:
-        """The job with the sources of what is valid now."""
+        """Return the job with sources that read the current data."""
         now = {operator_id_of_role(role): CachedSource(path) for role, path in self._directories.items()}
         vertices = [
             replace(vertex, sources={id_: now.get(id_, source) for id_, source in vertex.sources.items()})
@@ -199,16 +199,16 @@ class SuperstepLoop:
 
 
 class _Quiet:
-    """Hears of a superstep's job, and leaves all messages to the loop."""
+    """The listener of a superstep's job; the loop itself logs the progress."""
 
     def on_job_status(self, status: str, reason: str | None) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def on_client_output(self, operator_id: str, subtask_index: int, payload: bytes) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def on_log(self, line: str) -> None:
-        """Pass it on."""
+        """Log the line."""
         _log.info(line)
 
 

@@ -1,5 +1,5 @@
-"""Elections: which of several drivers of one job runs it, while the others stand by until it is gone (E7).
+"""Elections: they select which of a job's drivers runs it, while the others stand by until that driver ends (E7).
 
-An election only says who begins. What keeps two drivers apart that both believe that they lead is the fence in the
-store (`storage.leadership`).
+An election only decides who starts. The fence in the store (`storage.leadership`) separates two drivers that both
+believe they lead.
 """

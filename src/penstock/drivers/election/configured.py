@@ -1,4 +1,4 @@
-"""The election that the configuration asks for (E7)."""
+"""The election that the configuration selects (E7)."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from penstock.storage.job_marks import MARKS_DIRECTORY, file_of_name
 
 
 def election_of(configuration: Configuration, job_name: str) -> Election | None:
-    """That of a job; None when the job has one driver only.
+    """Return the election of a job; None if the job has only one driver.
 
     Raises:
-        ConfigurationError: if an option that it needs is missing or does not fit, or ZooKeeper's client is not there.
+        ConfigurationError: if a required option is missing or invalid, or ZooKeeper's client is not installed.
     """
     kind = configuration.read(HIGH_AVAILABILITY_TYPE)
     if kind == "NONE":

@@ -1,6 +1,7 @@
-"""An election by a lock on a file, among the drivers of one host (`high-availability.type: FILE`, E7).
+"""An election by a file lock, among the drivers of one host (`high-availability.type: FILE`, E7).
 
-The system releases the lock when the process that holds it ends, however it ends. So a leader never loses it before.
+The operating system releases the lock when the process that holds it ends, in whatever way. A leader never loses it
+earlier.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ LOCK_FILE: Final = "leader.lock"
 
 
 class FileElection:
-    """See the module's text; the candidate is this process."""
+    """An election by file lock; the candidate is this process."""
 
     lost: Final = None
 
@@ -43,10 +44,10 @@ class FileElection:
         return former if former is not None and former.end is not None else None
 
     def when_lost(self, action: Callable[[str], None]) -> None:
-        """It never is."""
+        """Do nothing: leadership is never lost."""
 
     def end(self, what: str | None) -> None:
-        """Write down what the job has come to, and release the lock."""
+        """Record the job's outcome, and release the lock."""
         if self._file is not None:
             self._write(what)
             self._close()

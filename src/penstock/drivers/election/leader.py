@@ -1,4 +1,4 @@
-"""What an election is to the driver that takes part in it, and who leads (E7)."""
+"""The leader of a job, and the interface of elections to the drivers (E7)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import msgspec
 class Leader(msgspec.Struct, frozen=True, omit_defaults=True):
     """The driver that runs the job, or ran it last.
 
-    `end`: what the job came to, once it is over. `candidate`: tells it from all others that ever took part.
+    `end`: the job's outcome, once it is over. `candidate`: unique among all drivers that ever took part.
     """
 
     host: str
@@ -24,33 +24,33 @@ class Leader(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Election(Protocol):
-    """Call `wait`, then `when_lost`, and `end` on every path after that."""
+    """The interface of an election. Call `wait`, then `when_lost`, and `end` on every path after that."""
 
     @property
     def lost(self) -> str | None:
-        """Why this process leads no longer; None as long as it does."""
+        """Why this process no longer leads; None while it does."""
 
     def wait(self, log: Callable[[str], None]) -> Leader | None:
         """Wait until this process leads. Ctrl-C ends the wait.
 
         Returns:
-            The leader whose job came to its end while this process stood by; None if the job goes on.
+            The leader whose job ended while this process stood by; None if the job continues.
         """
 
     def when_lost(self, action: Callable[[str], None]) -> None:
-        """Call with `lost` as soon as this process leads no longer, in any thread; at once if that is so already."""
+        """Call `action` with `lost` when this process no longer leads, in any thread; at once if this is so already."""
 
     def end(self, what: str | None) -> None:
-        """The job has come to its end, or, for None, another process may go on with it."""
+        """Record the job's outcome; None means that another process may resume the job."""
 
 
 def encode_leader(leader: Leader) -> bytes:
-    """JSON, for people too."""
+    """Encode as JSON, which people can read too."""
     return msgspec.json.encode(leader)
 
 
 def decode_leader(data: bytes) -> Leader | None:
-    """Read it; None when nobody has written one yet."""
+    """Decode a leader; return None if no leader was written yet."""
     try:
         return msgspec.json.decode(data, type=Leader)
     except msgspec.MsgspecError:

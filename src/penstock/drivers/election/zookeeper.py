@@ -1,12 +1,12 @@
 """An election in ZooKeeper, among drivers on any hosts (`high-availability.type: ZOOKEEPER`, E7).
 
-A job has one node, `<root>/<cluster id>/<job>`. Each candidate has a node below it, which ZooKeeper numbers, and which
-lives as long as the candidate's session. The candidate with the lowest number leads, and each of the others watches the
-one before it. The job's node stays, and says who led last and what the job has come to.
+A job has one node, `<root>/<cluster id>/<job>`. Each candidate creates a node below it, which ZooKeeper numbers, and
+which lives as long as the candidate's session. The candidate with the lowest number leads, and each of the others
+watches the one before it. The job's node persists, and records the last leader and the job's outcome.
 
-A leader writes there when it begins, and when its job ends, in one transaction with a check that its own node is still
-there. So one whose session is over does not speak for the job. It hears that its session is over, or that it has no
-connection. Then it leads no longer, for good: another one may lead by now.
+A leader writes to the job's node when it starts and when its job ends, in a transaction that checks that its own node
+still exists. A candidate whose session has expired therefore cannot report on the job. A leader that is notified of an
+expired session or a lost connection gives up leadership for good, because another candidate may lead by then.
 """
 
 from __future__ import annotations
@@ -34,30 +34,30 @@ from penstock.drivers.election.zookeeper_client import (
 from penstock.drivers.interrupts import SIGNALS_SECONDS
 
 CANDIDATE: Final = "-candidate-"
-#: How much of a failure's text goes into ZooKeeper, which keeps all of it in memory.
+#: The maximum length of an error message in ZooKeeper, which keeps all of it in memory.
 END_CHARACTERS_MAX: Final = 4_000
 
 
 class ZooKeeperElection:
-    """See the module's text; the candidate is this process.
+    """An election in ZooKeeper; the candidate is this process.
 
     Args:
-        settings: where ZooKeeper is.
+        settings: the connection to ZooKeeper.
         job: the job, as the name of a node.
     """
 
     def __init__(self, settings: ZooKeeperSettings, job: str) -> None:
         self._settings = settings
         self._path = f"{settings.path}/{job}"
-        #: by which this candidate knows its own node, even when nobody told it that the node was made
+        #: identifies this candidate's own node, even if the reply to its creation was lost
         self._token = uuid.uuid4().hex
         self._me = Leader(socket.gethostname(), os.getpid(), candidate=self._token)
         self._client: Any = None
         self._mine = ""
         self._log: Callable[[str], None] = lambda line: None
-        #: set when something in ZooKeeper, or with the connection, may be new
+        #: set when something in ZooKeeper or the state of the connection may have changed
         self._is_news = threading.Event()
-        #: guards what follows: the client's thread, a timer's, the job's and the program's come here
+        #: guards the attributes below: the threads of the client, a timer, the job and the program use them
         self._lock = threading.Lock()
         self._has_connection_broken = False
         self._leads = False
@@ -69,14 +69,14 @@ class ZooKeeperElection:
 
     @property
     def lost(self) -> str | None:
-        """Why this process leads no longer."""
+        """Why this process no longer leads."""
         return self._lost
 
     def wait(self, log: Callable[[str], None]) -> Leader | None:
         """Wait until this process leads; see `Election`.
 
         Raises:
-            OperationError: if ZooKeeper does not answer within the connection time-out, or refuses.
+            OperationError: if ZooKeeper does not answer within the connection timeout, or refuses.
         """
         from kazoo.exceptions import KazooException
 
@@ -94,14 +94,14 @@ class ZooKeeperElection:
         return former if former is not None and former.end is not None else None
 
     def when_lost(self, action: Callable[[str], None]) -> None:
-        """Call with the reason when this process leads no longer."""
+        """Call `action` with the reason when this process no longer leads."""
         with self._lock:
             self._when_lost, lost = action, self._lost
         if lost is not None:
             action(lost)
 
     def end(self, what: str | None) -> None:
-        """Say what the job has come to, unless another one may lead by now, and make way."""
+        """Record the job's outcome, unless another candidate may lead by now, and leave the election."""
         with self._lock:
             leads, self._leads = self._leads and self._lost is None, False
         try:
@@ -113,7 +113,7 @@ class ZooKeeperElection:
     # --- standing for election -------------------------------------------------------------------------------------
 
     def _stand(self) -> Leader | None:
-        """Wait until this candidate leads; returns who led last while it stood by, with its last words."""
+        """Wait until this candidate leads; return the last leader while it stood by, with the job's outcome."""
         from kazoo.exceptions import ConnectionLoss, SessionExpiredError
 
         told: Leader | None = None
@@ -135,7 +135,7 @@ class ZooKeeperElection:
                         self._wait_for_news()
                     continue
                 last = self._read()
-                if last is not None and last.candidate in were_ahead:  # not the leader of an election before this one
+                if last is not None and last.candidate in were_ahead:  # ignore leaders of earlier elections
                     former = last
                 if self._takes_lead():
                     return former
@@ -144,12 +144,12 @@ class ZooKeeperElection:
             self._is_news.wait(RETRY_SECONDS_MAX)
 
     def _wait_for_news(self) -> None:
-        """A signal that another thread got does not wake the one that waits."""
+        """Wait for news in short intervals, because a signal that another thread receives does not wake this one."""
         while not self._is_news.wait(SIGNALS_SECONDS):
             pass
 
     def _ahead(self) -> list[str]:
-        """The candidates before this one, the leader first; this one stands from here on."""
+        """Return the candidates ahead of this one, the leader first; create this candidate's node if needed."""
         from kazoo.exceptions import NodeExistsError, NoNodeError
 
         while True:
@@ -164,10 +164,10 @@ class ZooKeeperElection:
                 path, data = self._node(f"{self._token}{CANDIDATE}"), encode_leader(self._me)
                 self._call("create", path, data, ephemeral=True, sequence=True, makepath=True)
             except NodeExistsError:
-                continue  # another one has made the job's node in the same moment
+                continue  # another candidate created the job's node at the same moment
 
     def _own(self, names: list[str]) -> str | None:
-        """The node that this candidate has made in its present session; what it made in others is deleted."""
+        """Return this candidate's node of the current session; delete its nodes of earlier sessions."""
         from kazoo.exceptions import NoNodeError, SessionExpiredError
 
         own = None
@@ -182,11 +182,11 @@ class ZooKeeperElection:
                     try:
                         self._call("delete", self._node(name))
                     except NoNodeError:
-                        continue  # it went with its session
+                        continue  # the node ended with its session
         return own
 
     def _takes_lead(self) -> bool:
-        """Lead, if this candidate's node is still there and the connection has held since it was looked for."""
+        """Take the lead if this candidate's node still exists and the connection has held since the look-up."""
         if not self._writes(self._me):
             return False
         with self._lock:
@@ -194,7 +194,10 @@ class ZooKeeperElection:
             return self._leads
 
     def _writes(self, leader: Leader, timeout_ms: int | None = None) -> bool:
-        """Write the job's node if this candidate's is still there; with the job's end, that one goes."""
+        """Write the job's node if this candidate's node still exists; return whether it did.
+
+        Writing the job's outcome also deletes the candidate's node.
+        """
         from kazoo.exceptions import NoNodeError, RolledBackError, RuntimeInconsistency
 
         transaction = self._client.transaction()
@@ -211,7 +214,7 @@ class ZooKeeperElection:
     # --- leading ---------------------------------------------------------------------------------------------------
 
     def _say(self, what: str) -> None:
-        """Tell standbys that the job is over. If that cannot be told, one of them looks what became of the job."""
+        """Record for standbys that the job is over. If that fails, a standby checks the job's outcome itself."""
         from kazoo.exceptions import ConnectionLoss, KazooException
 
         last = msgspec.structs.replace(self._me, end=what[:END_CHARACTERS_MAX])
@@ -233,7 +236,7 @@ class ZooKeeperElection:
         self._log(f"standbys were not told that the job is over ({reason}): the next one looks what became of it")
 
     def _on_state(self, state: Any) -> None:
-        """In the client's thread, which must not wait."""
+        """Handle a new connection state; runs in the client's thread, which must not block."""
         from kazoo.protocol.states import KazooState
 
         with self._lock:
@@ -251,7 +254,7 @@ class ZooKeeperElection:
         self._is_news.set()
 
     def _start_timer(self) -> None:
-        """ZooKeeper ends the session after its time-out, and cannot say so without a connection."""
+        """Start the session timer: without a connection, ZooKeeper cannot report that it has ended the session."""
         timeout_ms = self._settings.session_timeout_ms
         reason = f"it had no connection to ZooKeeper for {timeout_ms} ms ({ZOOKEEPER_SESSION_TIMEOUT_MS.key()})"
         with self._lock:
@@ -275,7 +278,7 @@ class ZooKeeperElection:
         threading.Thread(target=self._make_way, args=(reason,), name="penstock-leadership-lost", daemon=True).start()
 
     def _make_way(self, reason: str) -> None:
-        """Suspend the job. The next one need not wait until it has ended, however long its functions take."""
+        """Suspend the job. The next leader need not wait for its end, however long its functions take."""
         with self._lock:
             action = self._when_lost
         try:
@@ -300,7 +303,7 @@ class ZooKeeperElection:
         return f"{self._path}/{name}"
 
     def _read(self, name: str | None = None, timeout_ms: int | None = None) -> Leader | None:
-        """What a candidate's node says, or the job's."""
+        """Return the content of a candidate's node, or of the job's."""
         from kazoo.exceptions import NoNodeError
 
         path = self._path if name is None else self._node(name)
@@ -311,6 +314,6 @@ class ZooKeeperElection:
 
 
 def _number(name: str) -> int:
-    """That of a candidate; what is no candidate comes last."""
+    """Return the number of a candidate; other nodes sort last."""
     _, found, number = name.rpartition(CANDIDATE)
     return int(number) if found and number.isdecimal() else 1 << 62

@@ -1,4 +1,4 @@
-"""How an election reaches ZooKeeper: its options, and the connection that `kazoo` makes (E7)."""
+"""The election's access to ZooKeeper: options, and the connection with `kazoo` (E7)."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from penstock.base.options import (
 )
 from penstock.drivers.interrupts import SIGNALS_SECONDS
 
-#: How long between two tries to connect, at most.
+#: The maximum time (s) between two attempts to connect.
 RETRY_SECONDS_MAX: Final = 1.0
-#: How many servers that do not answer a client may try, one after the other, before the time is over.
+#: The number of unresponsive servers that a client can try in turn within the timeout.
 ATTEMPTS: Final = 3
-#: How long the end of a session is waited for. A server that does not answer ends it after the session time-out.
+#: The maximum wait (s) for a session to end. Without an answer from the server, the session ends after its timeout.
 CLOSE_SECONDS_MAX: Final = 2.0
 LOOK_SECONDS: Final = 0.02
 _SERVER: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[\w.-]+)(:\d{1,5})?")
@@ -38,16 +38,16 @@ _SERVER: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[\w.-]+)(:\d{1,5})?")
 
 @dataclass(frozen=True)
 class ZooKeeperSettings:
-    """Where ZooKeeper is, and how it is used.
+    """The servers and options of ZooKeeper.
 
     Attributes:
-        quorum: its servers, `host:port,host:port`.
-        path: below which the nodes of all jobs are.
-        session_timeout_ms: how long ZooKeeper hears nothing of a leader before it elects another one.
-        connection_timeout_ms: how long the first connection, and the last word, may take.
-        tolerates_suspended: whether a leader leads on while it has no connection, until its session is over.
-        acl: what others may do with the nodes: "open" for all, "creator" for nothing.
-        authorization: as whom to come: scheme -> credentials.
+        quorum: the servers, `host:port,host:port`.
+        path: the parent path of all jobs' nodes.
+        session_timeout_ms: how long a leader may be silent before ZooKeeper elects another one.
+        connection_timeout_ms: the timeout of the first connection, and of the last message.
+        tolerates_suspended: whether a leader keeps leading without a connection until its session is over.
+        acl: the permissions of others on the nodes: "open" for all, "creator" for nothing.
+        authorization: the credentials to log in with: scheme -> credentials.
     """
 
     quorum: str
@@ -60,10 +60,10 @@ class ZooKeeperSettings:
 
     @classmethod
     def of(cls, configuration: Configuration) -> ZooKeeperSettings:
-        """The settings of a configuration.
+        """Read the settings from a configuration.
 
         Raises:
-            ConfigurationError: if an option is missing or does not fit, or `kazoo` is not installed.
+            ConfigurationError: if an option is missing or invalid, or `kazoo` is not installed.
         """
         what = f"{HIGH_AVAILABILITY_TYPE.key()} is ZOOKEEPER"
         quorum = configuration.read(ZOOKEEPER_QUORUM)
@@ -110,14 +110,14 @@ def _path(configuration: Configuration) -> str:
 
 
 def connect(settings: ZooKeeperSettings, on_state: Callable[[Any], None]) -> Any:
-    """A connected `kazoo.client.KazooClient`.
+    """Return a connected `kazoo.client.KazooClient`.
 
     Args:
-        settings: where to.
-        on_state: hears of each change of the connection, in the client's thread.
+        settings: the servers and options.
+        on_state: called in the client's thread at each change of the connection state.
 
     Raises:
-        OperationError: if no server answers within the connection time-out, or none knows the credentials.
+        OperationError: if no server answers within the connection timeout, or none accepts the credentials.
     """
     from kazoo.client import KazooClient
     from kazoo.protocol.states import KeeperState
@@ -150,7 +150,7 @@ def connect(settings: ZooKeeperSettings, on_state: Callable[[Any], None]) -> Any
 
 
 def _handler(settings: ZooKeeperSettings) -> Any:
-    """Kazoo's own, but no server is waited for as long as the session lasts: another one may answer before."""
+    """Return Kazoo's handler with a shorter wait per server than the session, as another may answer sooner."""
     from kazoo.handlers.threading import SequentialThreadingHandler
 
     longest = min(settings.session_timeout_ms, settings.connection_timeout_ms) / ATTEMPTS / 1000
@@ -160,7 +160,7 @@ def _handler(settings: ZooKeeperSettings) -> Any:
             return super().create_connection(*args, timeout=min(timeout, longest), **options)
 
         def select(self, reads: list[Any], writes: list[Any], others: list[Any], timeout: float) -> Any:
-            # Once connected, Kazoo waits for the server and its own program together, for as long as it likes.
+            # Once connected, Kazoo waits for the server and for its own program together; that timeout stays unchanged.
             if len(reads) < 2 and timeout is not None:
                 timeout = min(timeout, longest)
             return super().select(reads, writes, others, timeout)
@@ -169,16 +169,16 @@ def _handler(settings: ZooKeeperSettings) -> Any:
 
 
 def disconnect(client: Any, session_timeout_ms: int = 0) -> None:
-    """End the session, as soon as there is a connection to say so, within its time-out.
+    """End the session as soon as a connection allows it, within the session timeout.
 
-    Nobody waits for that for long: it goes on in a thread of its own, and ZooKeeper ends the session in any case.
+    This continues in its own thread, so callers do not wait long. ZooKeeper ends the session in any case.
     """
     until = time.monotonic() + session_timeout_ms / 1000
 
     def stop() -> None:
         while not client.connected and time.monotonic() < until:
             time.sleep(LOOK_SECONDS)
-        with suppress(Exception):  # the session ends all the same, if later
+        with suppress(Exception):  # the session ends in any case, if later
             client.stop()
             client.close()
 
@@ -188,9 +188,9 @@ def disconnect(client: Any, session_timeout_ms: int = 0) -> None:
 
 
 def answer_of(pending: Any, timeout_ms: int | None = None) -> Any:
-    """What a call of the client comes to; raises what it does.
+    """Return the result of a pending client call, or raise its error.
 
-    Ctrl-C ends the wait, and so does the time-out, with `CallTimeoutError`.
+    Ctrl-C ends the wait, and so does the timeout, with `CallTimeoutError`.
     """
     until = time.monotonic() + (timeout_ms / 1000 if timeout_ms is not None else float("inf"))
     while not pending.wait(max(0.0, min(SIGNALS_SECONDS, until - time.monotonic()))):

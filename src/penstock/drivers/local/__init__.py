@@ -1,1 +1,1 @@
-"""A whole cluster in one process and one thread."""
+"""A complete cluster in one process and one thread."""

@@ -1,4 +1,4 @@
-"""Batch and micro-batch execution in this process: one task after the other, rows sorted in memory."""
+"""Batch and micro-batch execution in this process: one task after another, rows sorted in memory."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from penstock.drivers.stepwise.job import StepwiseJob
 
 
 class LocalBatchJob(BatchJob):
-    """See the module's text."""
+    """A batch job in this process."""
 
     def run_tasks(self) -> Iterator[Last]:
-        """Task after task."""
+        """Run one task after another."""
         splits = {
             vertex.index: splits_of(source, vertex.parallelism)
             for vertex in self.job_graph.vertices
@@ -53,11 +53,11 @@ class LocalBatchJob(BatchJob):
         return run_in_order(self.job_graph, run, self.check_cancelled, meetings.__contains__)
 
     def interrupt(self) -> None:
-        """Tasks look for themselves whether the job was cancelled."""
+        """Do nothing: tasks check for cancellation themselves."""
 
 
 class _Meeting:
-    """Where the subtasks of a vertex that keep step bring what is to be exchanged."""
+    """Exchanges the rounds of the subtasks of a vertex that run in lockstep."""
 
     def __init__(self, parallelism: int, tell: Callable[[str], None]) -> None:
         self._parallelism = parallelism
@@ -65,7 +65,7 @@ class _Meeting:
         self._tasks: dict[int, tuple[BatchTask, Round]] = {}
 
     def bring(self, subtask: int, task: BatchTask) -> None:
-        """A task has a round; once all have, they get their answers."""
+        """Add a task's round; once all tasks have one, pass them the answers."""
         assert task.round is not None
         self._tasks[subtask] = task, task.round
         if len(self._tasks) < self._parallelism:
@@ -79,14 +79,14 @@ class _Meeting:
 
 
 class LocalEpochJob(EpochJob):
-    """See the module's text."""
+    """A micro-batch job in this process."""
 
     def __init__(self, job_graph: JobGraph, configuration: Configuration, listener: JobListener) -> None:
         super().__init__(job_graph, configuration, listener)
         self._cycles = EndedTasks()
 
     def run_epoch(self, works: Mapping[Task, EpochWork]) -> Iterator[Last]:
-        """Task after task."""
+        """Run one task after another."""
         self._cycles.collect()  # cycles of a failed epoch
         storage, backends = self.storage.store(), self.backends.backends()
 
@@ -105,11 +105,11 @@ class LocalEpochJob(EpochJob):
             raise
 
     def interrupt(self) -> None:
-        """Tasks look for themselves whether the job was cancelled."""
+        """Do nothing: tasks check for cancellation themselves."""
 
 
 def submit_local_batch(job_graph: JobGraph, configuration: Configuration, listener: JobListener) -> StepwiseJob:
-    """Begin to run a job in this process, in the mode that the graph was made for."""
+    """Start a job in this process, in the execution mode of the graph."""
     make: type[BatchJob] | type[EpochJob] = LocalBatchJob if job_graph.mode == "BATCH" else LocalEpochJob
     job = make(job_graph, configuration, listener)
     watch(job, configuration)

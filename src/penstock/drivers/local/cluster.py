@@ -1,4 +1,4 @@
-"""All workers of a job in one thread: executors called in turn, buffers handed over by reference."""
+"""All workers of a job in one thread: executors are called in turn, and buffers are passed by reference."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class InlineBackground:
-    """Work done at once; its result is delivered in the owner's next turn, as if it had taken time."""
+    """Runs work at once; its result is delivered in the owner's next turn, as if it had taken time."""
 
     def __init__(self) -> None:
         self._done: deque[Callable[[], None]] = deque()
@@ -31,10 +31,10 @@ class InlineBackground:
         except (Exception, SystemExit) as caught:  # noqa: BLE001 - handed to `done`, whatever it is
             error = caught
         self._done.append(partial(done, result, error))
-        del error  # its traceback refers to this frame, which is a reference cycle
+        del error  # its traceback refers to this frame: a reference cycle
 
     def deliver(self) -> bool:
-        """Call what waits for results; True when there were any."""
+        """Call the callbacks of all results; return whether there were any."""
         delivered = False
         while self._done:
             delivered = True
@@ -69,7 +69,7 @@ class LocalCluster:
     # --- Cluster ---------------------------------------------------------------------------------------------------
 
     def request_workers(self, count: int) -> None:
-        """Make executors; they register at once."""
+        """Create executors; they register at once."""
         for _ in range(count):
             self._made += 1
             worker_id = f"worker-{self._made}"
@@ -87,10 +87,10 @@ class LocalCluster:
             self.inbox.append(RegisterWorker(worker_id, "local", "localhost", self._process_id))
 
     def withdraw_workers(self, count: int) -> None:
-        """All that were asked for are there; those that are not needed are released."""
+        """Do nothing: all requested workers exist, and the master releases unneeded ones."""
 
     def send(self, worker_id: str, message: ToWorker) -> None:
-        """Hand a message to an executor."""
+        """Pass a message to an executor."""
         executor = self._executors.get(worker_id)
         if executor is not None:
             executor.on_message(message)
@@ -104,19 +104,19 @@ class LocalCluster:
     # --- Network ---------------------------------------------------------------------------------------------------
 
     def connect(self, attempt: int, peers: Mapping[str, str]) -> None:
-        """Nothing to do: all executors are here."""
+        """Do nothing: all executors are in this thread."""
 
     def keep_attempts(self, attempts: Collection[int]) -> None:
-        """Nothing to do: nothing comes to a channel whose task is gone."""
+        """Do nothing: a channel whose task has ended receives nothing."""
 
     def send_buffer(self, worker_id: str, channel: ChannelId, buffer: Buffer) -> None:
-        """Hand a buffer over by reference."""
+        """Pass a buffer by reference."""
         executor = self._executors.get(worker_id)
         if executor is not None:
             executor.on_buffer(channel, buffer)
 
     def send_credit(self, worker_id: str, channel: ChannelId, credit: int) -> None:
-        """Hand credit over."""
+        """Pass credit on."""
         executor = self._executors.get(worker_id)
         if executor is not None:
             executor.on_credit(channel, credit)
@@ -124,14 +124,14 @@ class LocalCluster:
     # --- the driver's loop -----------------------------------------------------------------------------------------
 
     def step(self) -> bool:
-        """One step of every executor; True when any did something."""
+        """Run one step of every executor; return whether any did something."""
         worked = False
         for executor in list(self._executors.values()):
             worked = executor.step() or worked
         return worked
 
     def next_deadline(self) -> int | None:
-        """When (ms) any executor needs a step."""
+        """Return the time (ms) when the first executor needs a step."""
         return min((t for e in self._executors.values() if (t := e.next_deadline()) is not None), default=None)
 
     def close(self) -> None:

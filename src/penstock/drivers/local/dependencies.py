@@ -1,4 +1,4 @@
-"""What a program's functions need, in the process that runs them."""
+"""The dependencies of user-defined functions, in the process that runs them."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from penstock.base.options import EXECUTION_TARGET, PYTHON_ARCHIVES, PYTHON_EXEC
 
 
 def prepare(configuration: Configuration) -> None:
-    """Put the job's Python files on this process's path of modules.
+    """Add the job's Python files to the module path of this process.
 
     Raises:
-        ConfigurationError: for what only Spark can do.
+        ConfigurationError: for options that only Spark supports.
     """
     local = f"{EXECUTION_TARGET.key()}: local"
     executable = configuration.read(PYTHON_EXECUTABLE)

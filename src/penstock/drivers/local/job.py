@@ -1,4 +1,4 @@
-"""A job in this process: one thread runs its master and all its tasks, another one what they call asynchronously."""
+"""A job in this process: one thread runs its master and all its tasks, another runs their asynchronous calls."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _log = logging.getLogger("penstock.job")
 
 
 class LocalJob(RunningJob):
-    """See the module's text."""
+    """A streaming job in this process."""
 
     def __init__(self, job_graph: JobGraph, configuration: Configuration, listener: JobListener) -> None:
         savepoint_directory = configuration.read(options.SAVEPOINT_DIR)
@@ -87,11 +87,11 @@ class LocalJob(RunningJob):
         self._answers = Answers(self._thread, self._log)
 
     def start(self) -> None:
-        """Begin."""
+        """Start the job's thread."""
         self._thread.start()
 
     def status(self) -> JobStatus:
-        """Where the job is in its life."""
+        """Return the status of the job."""
         return self._master.status
 
     def begin_cancel(self) -> None:
@@ -99,7 +99,7 @@ class LocalJob(RunningJob):
         self.ask(lambda master: master.cancel())
 
     def where(self) -> str | None:
-        """What the job's thread runs of the user's."""
+        """Return where the job's thread is in user code."""
         return where_is(self._thread)
 
     def end(self, patience_seconds: float = 5.0) -> None:
@@ -108,16 +108,16 @@ class LocalJob(RunningJob):
         self._cancellation.join(self._thread)
 
     def get_view(self) -> Future[JobView]:
-        """The job as of its next turn. All its workers are this process, which is measured here, beside the job."""
+        """Return the view of the job at its next turn, with the figures of this process, which runs all workers."""
         figures = process_figures()
         return self.ask(lambda master: _in_this_process(master.view(), figures))
 
     def last_view(self) -> JobView | None:
-        """The job as it ended."""
+        """Return the view of the job at its end."""
         return replace(self._master.view(), status=self._ended) if self._ended is not None else None
 
     def ask_worker(self, worker_id: str, question: Question, timeout_ms: int = ANSWER_MS_MAX) -> Future[Answer]:
-        """Every worker is this process, whose loop is the job's thread."""
+        """Ask this process: it is every worker, and the job's thread is their loop."""
         return self.ask_driver(question)
 
     def trigger_checkpoint(self, is_full: bool = False) -> Future[int | None]:
@@ -125,7 +125,7 @@ class LocalJob(RunningJob):
         return self.ask(lambda master: master.trigger_checkpoint(is_full))
 
     def ask(self, question: Callable[[JobMaster], T]) -> Future[T]:
-        """Call with the job master in its next turn."""
+        """Call `question` with the job master in its next turn."""
         future: Future[T] = Future()
         self._questions.append((future, question))
         self._wake.set()
@@ -167,7 +167,7 @@ class LocalJob(RunningJob):
             self._let(self._master.sweep)
 
     def _let(self, handler: Callable[[], T]) -> T:
-        """Let the master do something, and carry out what it decides."""
+        """Call a handler of the master, then carry out the master's decisions."""
         try:
             return handler()
         finally:
@@ -206,7 +206,7 @@ class LocalJob(RunningJob):
 
 
 def _in_this_process(view: JobView, figures: ProcessFigures) -> JobView:
-    """The view with what workers elsewhere say by heartbeats."""
+    """Return the view with this process's figures for each worker; remote workers report theirs in heartbeats."""
     workers = tuple(replace(worker, heard_ms=view.now_ms, process=figures) for worker in view.workers)
     return replace(view, workers=workers)
 

@@ -1,1 +1,1 @@
-"""Where the options come from that a program does not set: `config.yaml`, and what `penstock run` hands over."""
+"""Sources of options that a program does not set: `config.yaml` and the command line of `penstock run`."""

@@ -1,7 +1,7 @@
-"""`config.yaml` in Flink's layout: nested keys, flat ones, or both.
+"""`config.yaml` in Flink's layout: nested keys, flat keys, or both.
 
-All scalars are text as they are written, as in Flink's YAML 1.2: `off` is the word, and `1:30` no number. An option
-that takes a map may be written as nested keys.
+All scalars are text as written, as in Flink's YAML 1.2: `off` is a word, and `1:30` is not a number. An option of map
+type may be written as nested keys.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from penstock.base.options import REGISTRY
 from penstock.base.value_types import MAPPING, render
 
 NAME: Final = "config.yaml"
-#: Variables of the environment that name the directory, the first that is set first.
+#: Environment variables that name the directory, in order of precedence.
 DIRECTORY_VARIABLES: Final = ("PENSTOCK_CONF_DIR", "FLINK_CONF_DIR")
-#: The directory if no variable names one, below the working directory.
+#: The default directory, relative to the working directory.
 DIRECTORY: Final = "conf"
 
 
 def config_file(environment: Mapping[str, str], working_directory: Path) -> Path | None:
-    """The file to read; None if there is none.
+    """Find the file to read; None if there is none.
 
     Raises:
         ConfigurationError: if a variable names a directory without one.
@@ -38,10 +38,10 @@ def config_file(environment: Mapping[str, str], working_directory: Path) -> Path
 
 
 def read_config_file(path: Path) -> dict[str, str]:
-    """The options of a file, by key. Keys without a value are left out.
+    """Read the options of a file, by key. Keys without a value are left out.
 
     Raises:
-        ConfigurationError: if it cannot be read, is no YAML, holds no keys, or sets a key twice.
+        ConfigurationError: if it cannot be read, is not valid YAML, has no keys, or sets a key twice.
     """
     import yaml
 
@@ -71,6 +71,6 @@ def _flat(found: Mapping[Any, Any], prefix: str) -> Iterator[tuple[str, str]]:
         if isinstance(value, dict) and kind is not MAPPING:
             yield from _flat(value, f"{key}.")
         elif isinstance(value, list) and kind is not None and not kind.name.startswith("list"):
-            yield key, ",".join(map(render, value))  # options that are text with commas, such as python.files
+            yield key, ",".join(map(render, value))  # options that hold comma-separated text, such as python.files
         elif value != "":
             yield key, render(value)

@@ -1,11 +1,11 @@
-"""The options that hold where a program sets none, and where each is from.
+"""Default options, used where a program sets none, and their origins.
 
-From the weakest to the strongest: the option's own default; `config.yaml`; what the command line gives with `-D`; what
-the program sets. The first is the option's, the last the program's; the two between are looked up here, each time that
-a program makes an environment.
+From the weakest to the strongest: the option's own default; `config.yaml`; `-D` on the command line; the program. The
+option and the program handle the first and the last; this module looks up the two in between each time a program
+creates an environment.
 
-`penstock run` hands its options to the program's process in the environment variable `PENSTOCK_OPTIONS`, a JSON object
-of texts by key. Whoever starts programs in another way may set it, too.
+`penstock run` passes its options to the program's process in the environment variable `PENSTOCK_OPTIONS`, a JSON object
+with string values. Other launchers may set it as well.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from penstock.base.errors import ConfigurationError
 from penstock.base.secrets import remember
 from penstock.drivers.settings.config_file import config_file, read_config_file
 
-#: The variable of the environment that holds options of the command line.
+#: The environment variable that holds the command line's options.
 OPTIONS_VARIABLE: Final = "PENSTOCK_OPTIONS"
-#: What the command line's options say of where they are from.
+#: The origin of the command line's options.
 COMMAND_LINE: Final = "-D"
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A value as text, and where it is from: `-D`, or the path of a file."""
+    """A value as text, and its origin: `-D` or the path of a file."""
 
     value: str
     origin: str
@@ -39,7 +39,7 @@ class Setting:
 def default_settings(
     environment: Mapping[str, str] = os.environ, working_directory: Path | None = None
 ) -> dict[str, Setting]:
-    """All options that are set outside of the program, by key.
+    """Return all options set outside the program, by key.
 
     Raises:
         ConfigurationError: if the file or the variable cannot be read.
@@ -54,12 +54,12 @@ def default_settings(
 
 
 def default_configuration() -> Configuration:
-    """The same, as a configuration to which the program adds what it sets."""
+    """Return the default settings as a configuration, to which the program adds its own."""
     return Configuration.from_dict({key: setting.value for key, setting in default_settings().items()})
 
 
 def handed_over(options: Mapping[str, str]) -> str:
-    """The value of the variable that hands these options over."""
+    """Return the value of the environment variable that passes these options on."""
     return json.dumps(dict(options))
 
 

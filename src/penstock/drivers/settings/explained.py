@@ -1,4 +1,4 @@
-"""Options as `penstock config` tells of them."""
+"""Options as `penstock config` shows them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from penstock.drivers.settings.defaults import Setting
 
 @dataclass(frozen=True, slots=True)
 class EffectiveOption:
-    """An option: its value as text (None without one), where that is from, and what is wrong with it."""
+    """An option: its value as text (None if it has none), the value's origin, and any problem with it."""
 
     key: str
     value: str | None
@@ -25,12 +25,12 @@ class EffectiveOption:
     problem: str | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the fields for JSON."""
         return asdict(self)
 
 
 def effective(settings: Mapping[str, Setting], everything: bool) -> list[EffectiveOption]:
-    """The options that are set, by key; with `everything`, the others with their defaults."""
+    """Return the options that are set, by key; with `everything`, also the others with their defaults."""
     unknown = unknown_options(settings)
     found = [
         EffectiveOption(key, _hidden(key, setting.value), setting.origin, unknown.get(key) or _wrong(key, setting))
@@ -42,10 +42,10 @@ def effective(settings: Mapping[str, Setting], everything: bool) -> list[Effecti
 
 
 def explained(key: str, settings: Mapping[str, Setting]) -> dict[str, Any]:
-    """What an option is: key, type, default, value, where the value is from, description.
+    """Describe an option: key, type, default, value, origin of the value, description.
 
     Raises:
-        WrongValueError: if no option has this key; names those that may be meant.
+        WrongValueError: if no option has this key; suggests similar keys.
     """
     option = REGISTRY.get(key)
     if option is None:

@@ -1,4 +1,4 @@
-"""Whether what sinks have is what they should have: exactly, in order, or at least."""
+"""Checks of the sinks' output against the expected output: exact, in order, or at least."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SHOWN_MAX = 6
 
 
 def check_exact(sink: str, expected: Counter[Any], records: Iterable[Any]) -> str | None:
-    """Each record is there as often as it should be, and no other is."""
+    """Check that the sink has exactly the expected records, each as often as expected."""
     actual = Counter(records)
     if actual == expected:
         return None
@@ -24,7 +24,7 @@ def check_exact(sink: str, expected: Counter[Any], records: Iterable[Any]) -> st
 
 
 def check_no_more(sink: str, expected: Counter[Any], records: Iterable[Any]) -> str | None:
-    """No record is there that should not be, and none too often."""
+    """Check that the sink has no unexpected record, and none too often."""
     more = Counter(records) - expected
     return f"output: {sink} has {more.total()} records too many: {_some(more)}" if more else None
 
@@ -32,10 +32,11 @@ def check_no_more(sink: str, expected: Counter[Any], records: Iterable[Any]) -> 
 def check_superset(
     sink: str, expected: Counter[Any], records: Iterable[Any], has_early_rules: bool = False
 ) -> str | None:
-    """Nothing is lost. Totals may count records more than once, so a total at least as great has to be there.
+    """Check that nothing is lost. Totals may count records more than once, so totals above the expected ones are
+    accepted.
 
-    `has_early_rules`: whether records may have met rules that were read behind the barrier of the savepoint that says
-    what was read. Then their numbers tell nothing, nor do the keys and copies that follow from these.
+    `has_early_rules`: whether records may have met rules read after the barrier of the savepoint that defines the
+    input. Then their numbers mean nothing, nor do the keys and copies derived from them.
     """
     if has_early_rules:
         expected = Counter(set(map(_origin_of_record, expected)))
@@ -50,7 +51,7 @@ def check_superset(
 
 
 def check_order(sink: str, stage: Stage, records: Iterable[Any]) -> str | None:
-    """Records of one split and key, or running counts of a key, come in their order."""
+    """Check that records of one split and key, or running counts of a key, arrive in order."""
     if stage.order is None:
         return None
     last: dict[Any, int] = {}
@@ -75,13 +76,13 @@ def _group(record: Any) -> Any:
 
 
 def _covers(actual: Any, expected: Any) -> bool:
-    """Whether a total counts at least what the expected one does."""
+    """Return whether a total counts at least as much as the expected one."""
     origin, wanted = actual[1], expected[1]
     if not isinstance(wanted, tuple) or wanted[0] not in ("window", "bucket") or actual[2] < expected[2]:
         return False
     if wanted[0] == "bucket":
         return bool(origin[1] == wanted[1])
-    # A session that counts records twice may be one that was two.
+    # A session that counts records twice may have merged two expected ones.
     return bool(origin[1] <= wanted[1] and origin[2] >= wanted[2] and origin[3] >= wanted[3])
 
 

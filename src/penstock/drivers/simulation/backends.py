@@ -1,7 +1,7 @@
-"""Keyed state of simulated workers: on the heap, or in RocksDB, of which nothing is left when its worker is gone.
+"""Keyed state of simulated workers: on the heap, or in RocksDB, whose files are removed when the worker ends.
 
-RocksDB is the real one. None of its background work shows: it merges no files by itself, so the number of files follows
-from the captures alone.
+RocksDB is the real one, without background work: it does not compact on its own, so the number of files depends only on
+the captures.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from penstock.state.heap import HeapKeyedStateBackend
 from penstock.state.rocksdb.backend import RocksDBKeyedStateBackend
 from penstock.state.rocksdb.settings import RocksDBSettings
 
-#: RocksDB waits for its disk; not so in memory, where the system has such a folder.
+#: RocksDB waits for its disk; a memory file system avoids that where there is one.
 MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 FILES_MAX = 1_000_000
 
 
 class QuietSettings(RocksDBSettings):
-    """Small, and without merging in the background."""
+    """Small, and without background compaction."""
 
     def options(self) -> Options:
         options = super().options()
@@ -35,26 +35,26 @@ class QuietSettings(RocksDBSettings):
         return options
 
 
-#: Every settling point lets something go.
+#: A cache of one byte: every settling point evicts something.
 SETTINGS = QuietSettings(cache_bytes=1, write_buffer_bytes=64 << 10, block_cache_bytes=64 << 10, file_bytes=64 << 10)
 
 
 class StateFolder:
-    """A directory for the RocksDB stores of a history, made when it is needed."""
+    """A directory for the RocksDB stores of a history, created on demand."""
 
     def __init__(self) -> None:
         self._folder: str | None = None
         self._made = 0
 
     def next(self) -> Path:
-        """A directory that no backend had before."""
+        """Return a directory that no backend has used before."""
         if self._folder is None:
             self._folder = tempfile.mkdtemp(prefix="penstock-sim-", dir=MEMORY)
         self._made += 1
         return Path(self._folder) / f"{self._made}"
 
     def left(self) -> list[str]:
-        """The directories that were not removed."""
+        """Return the directories that were not removed."""
         return [] if self._folder is None else sorted(os.listdir(self._folder))
 
     def __enter__(self) -> StateFolder:
@@ -89,7 +89,7 @@ class SimulatedBackends:
         return backend
 
     def close(self) -> None:
-        """Remove the worker's directories, because it is gone."""
+        """Remove the directories of a worker that has ended."""
         for backend in self._made:
             backend.close()
         self._made.clear()

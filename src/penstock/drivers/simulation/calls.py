@@ -1,6 +1,6 @@
-"""Asynchronous functions of simulated jobs: calls that take their time, fail at first, or never come back.
+"""Asynchronous functions of simulated jobs: calls that are slow, fail at first, or never return.
 
-Whatever happens to a call, it finally gives what the plain map or flat map gives, so the answer is the same.
+However a call behaves, it finally returns the result of the plain map or flat map, so the expected output is the same.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from typing import Any, Final
 from penstock.core.operators.calls.async_wait import AsyncWaitOperator
 from penstock.drivers.simulation.functions import FlatMap, Record, expanded, mapped
 
-#: One record in more than there are.
+#: One in more records than there are.
 NEVER: Final = 1 << 40
 
 
 @dataclass(frozen=True)
 class Calls:
-    """How the calls of a stage behave. `hangs`, `fails`: one record in this many; `salt` says which.
+    """How a stage's calls behave. `hangs`, `fails`: one in how many records; `salt` selects which.
 
-    All are short compared with a checkpoint's time-out, because an aligned barrier waits for the calls of the records
-    ahead of it.
+    All times are short compared with a checkpoint's timeout, because an aligned barrier waits for the calls of the
+    records ahead of it.
     """
 
     is_ordered: bool
@@ -37,7 +37,7 @@ class Calls:
 
 
 def draw_calls(world: str, has_order: bool, number: int) -> Calls | None:
-    """Every other stage is asynchronous. This makes its own random draws, so that everything else stays the same."""
+    """Draw a stage's calls; every other stage is asynchronous. Its own random numbers keep other draws stable."""
     chance = random.Random(f"calls of {number} in {world}")
     if chance.random() < 0.5:
         return None
@@ -53,7 +53,7 @@ def draw_calls(world: str, has_order: bool, number: int) -> Calls | None:
 
 
 class AsyncStage(FlatMap):
-    """`mapped` or `expanded`, as the answer of something that takes its time."""
+    """`mapped` or `expanded`, as the response of a slow service."""
 
     def __init__(self, world: str, keys: int, kind: str, calls: Calls) -> None:
         super().__init__(world, keys)
@@ -83,7 +83,7 @@ class AsyncStage(FlatMap):
 
 
 class RetryTwice:
-    """After 2 ms."""
+    """Retry twice, after 2 ms."""
 
     def can_retry(self, current_attempts: int) -> bool:
         return current_attempts <= 2
@@ -102,6 +102,6 @@ class RetryTwice:
 
 
 def asynchronous(world: str, keys: int, kind: str, calls: Calls) -> Callable[[], AsyncWaitOperator]:
-    """What makes the operator of a "map" or "flat_map" stage."""
+    """Return a factory for the operator of a "map" or "flat_map" stage."""
     function = AsyncStage(world, keys, kind, calls)
     return partial(AsyncWaitOperator, function, calls.is_ordered, calls.timeout_ms, calls.capacity, RetryTwice())

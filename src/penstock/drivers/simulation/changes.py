@@ -1,7 +1,7 @@
-"""What differs between the next job of a history and the one before: parallelism, backend, chaining, operators (H4).
+"""Differences between consecutive jobs of a history: parallelism, backend, chaining, operators (H4).
 
-Operators keep their uids. Changes are limited to those that leave the right answer known. An operator that alters
-records is placed where a record is emitted as soon as it was read, so that it is known which job altered it.
+Operators keep their uids. Only changes with a known correct output are made. An operator that alters records is placed
+where records are emitted directly after being read, so that it is known which job altered them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from penstock.storage.metadata import CheckpointMetadata
 HASHMAP, ROCKSDB = "hashmap", "rocksdb"
 PARALLELISMS = (1, 2, 3, 4)
 MISFITS = ("unclaimed", "max parallelism", "backend")
-#: Stages that emit at once what a record gives.
+#: Stages that emit a record's results at once.
 IMMEDIATE = ("source", "labels", "count", "reduce", "tally", "pass", *STATELESS)
 #: Counts that a changed number or key would alter.
 COUNTS = ("count", "reduce", "tally")
@@ -25,7 +25,7 @@ COUNTS = ("count", "reduce", "tally")
 
 @dataclass(frozen=True)
 class Changes:
-    """How likely the next job is to differ, by what may differ. All are drawn per seed."""
+    """How likely the next job is to differ, for each kind of change. All are drawn per seed."""
 
     parallelism: float = 0.0
     graph: float = 0.0
@@ -33,10 +33,10 @@ class Changes:
     chaining: float = 0.0
     #: whether jobs may keep their state in RocksDB
     uses_rocksdb: bool = False
-    #: how likely the first try is one that must be refused: no leave to drop state, another max parallelism, or a
-    #: backend that cannot read what there is
+    #: how likely the first attempt must be refused: it may not drop state, has another max parallelism, or uses a
+    #: backend that cannot read the state
     misfit: float = 0.0
-    #: whether an operator that was removed may come back, perhaps elsewhere among others
+    #: whether a removed operator may come back, possibly at another position
     returns: bool = True
 
 
@@ -46,7 +46,7 @@ class Program:
 
     topology: Topology
     backend: str = HASHMAP
-    #: None: as the scenario has it
+    #: None: as in the scenario
     chaining: bool | None = None
     ignores_unclaimed: bool = True
     max_parallelism: int | None = None
@@ -63,7 +63,7 @@ class Program:
 
 
 def records_in_flight(metadata: CheckpointMetadata) -> set[tuple[str, int]]:
-    """Where records were between tasks: the ids of the operators that have them in the checkpoint, and the edges."""
+    """Return where records were in flight: ids of the operators whose checkpointed state holds them, and edges."""
     return {
         (operator.operator_id, channel_of(name).edge)
         for operator in metadata.operators
@@ -74,7 +74,7 @@ def records_in_flight(metadata: CheckpointMetadata) -> set[tuple[str, int]]:
 
 
 def holds_calls(metadata: CheckpointMetadata) -> bool:
-    """Whether records had been handed to asynchronous functions, which have to be called again."""
+    """Return whether asynchronous functions had unfinished calls, which have to be repeated."""
     return any(
         handle.items > 0
         for operator in metadata.operators
@@ -84,7 +84,7 @@ def holds_calls(metadata: CheckpointMetadata) -> bool:
 
 
 def holds_native(metadata: CheckpointMetadata) -> bool:
-    """Whether keyed state is in the own files of a backend, which no other one reads."""
+    """Return whether keyed state is in a backend's native files, which no other backend can read."""
     return any(subtask.native for operator in metadata.operators for subtask in operator.subtasks.values())
 
 
@@ -98,19 +98,19 @@ class ChangeMaker:
         self._is_exactly_once = is_exactly_once
         #: the operators of all programs so far
         self._known: set[str] = set()
-        #: which of them were above which others
+        #: which of them were upstream of which others
         self._above: set[tuple[str, str]] = set()
 
     def first(self, topology: Topology) -> Program:
-        """The program that a history begins with."""
+        """Return the first program of a history."""
         return Program(topology, self._backend(None))
 
     def same(self, program: Program) -> Program:
-        """The program as it was, from which anything restored comes."""
+        """Return the program unchanged, ignoring unclaimed state: all state to restore comes from it."""
         return replace(program, ignores_unclaimed=True)
 
     def next(self, program: Program, metadata: CheckpointMetadata | None) -> Program:
-        """A compatible program; now and then one that does not fit, or that may not be changed like this."""
+        """Return a compatible program; occasionally one that does not fit the state or must not change in this way."""
         draw, changes = self._chance.random, self._changes
         self._known |= program.operators
         gone = set[str]() if changes.returns else self._known - program.operators
@@ -140,21 +140,21 @@ class ChangeMaker:
 
 
 class _Draft:
-    """A topology while it is changed: stages by uid, each with the uids that it reads."""
+    """A topology under change: stages by uid, each with the uids of its inputs."""
 
     def __init__(
         self, topology: Topology, chance: random.Random, may_map: bool, gone: set[str], above: set[tuple[str, str]]
     ) -> None:
         self._topology = topology
-        #: operators that do not come back
+        #: operators that must not come back
         self._gone = gone
-        #: operators that were above others in any program so far: those that come back do not trade places
+        #: pairs of operators where one was upstream of the other in any program so far: returning ones keep that order
         self._above = above
-        # A record that comes again with another key may find that a window of that key has ended already, without it.
+        # A repeated record with another key may be late for a window of that key, which has fired without it.
         self._may_map = may_map
         self._chance = chance
         stages = topology.stages
-        # The kind of operator must no longer follow the parallelism.
+        # From here on the kind of operator must not depend on the parallelism.
         self._stages = {s.uid: replace(s, two_inputs=s.has_two_inputs) for s in stages}
         self._inputs = {s.uid: [(stages[i].uid, name) for i, name in s.inputs] for s in stages}
         self._note_places()
@@ -162,7 +162,7 @@ class _Draft:
     # --- operators -------------------------------------------------------------------------------------------------
 
     def change(self, may_alter: bool) -> None:
-        """Add or remove one or two operators; `may_alter`: also such as change what comes out."""
+        """Add or remove one or two operators; `may_alter`: include changes that affect the output."""
         for _ in range(self._chance.choice((1, 1, 2))):
             removable = self._removable(may_alter)
             if removable and self._chance.random() < 0.5:
@@ -184,7 +184,7 @@ class _Draft:
         for inputs in self._inputs.values():
             for number, (read, name) in enumerate(inputs):
                 if read == uid:
-                    # After an edge by key a forward edge kept the order of a key: one by key keeps it as well.
+                    # After a hash edge, a forward edge preserved the order per key; a hash edge preserves it as well.
                     inputs[number] = (upstream, before if name == "forward" else name)
 
     def _add(self, may_alter: bool) -> None:
@@ -219,7 +219,7 @@ class _Draft:
         self._inputs[uid][number] = (added, name)
 
     def _trades_places(self, added: str, upstream: str, downstream: str) -> bool:
-        """Whether it was below what would be above it now, or above what would be below it."""
+        """Return whether the operator was downstream of one that is now upstream, or the reverse."""
         below = [uid for uid in self._stages if uid == downstream or downstream in self._all_above(uid)]
         return any((added, uid) in self._above for uid in (upstream, *self._all_above(upstream))) or any(
             (uid, added) in self._above for uid in below
@@ -229,7 +229,7 @@ class _Draft:
         self._above.update((above, uid) for uid in self._stages for above in self._all_above(uid))
 
     def _all_above(self, uid: str) -> list[str]:
-        """All that a stage reads from, directly or not."""
+        """Return all direct and indirect inputs of a stage."""
         return [found for read, _ in self._inputs[uid] for found in (read, *self._all_above(read))]
 
     def _is_immediate(self, uid: str) -> bool:
@@ -243,14 +243,14 @@ class _Draft:
     # --- parallelism -----------------------------------------------------------------------------------------------
 
     def rescale(self) -> None:
-        """Another parallelism for some stages; those between which records are only forwarded keep the same one."""
+        """Change the parallelism of some stages; stages connected by forward edges keep a common one."""
         group = {uid: uid for uid in self._stages}
         for uid in self._stages:
             for upstream, name in self._inputs[uid]:
                 if name == "forward":
                     old, new = group[uid], group[upstream]
                     group = {u: new if g == old else g for u, g in group.items()}
-        # How often a record is broadcast to a sink is a part of the right answer.
+        # The number of copies broadcast to a sink is part of the expected output.
         fixed = {
             group[uid]
             for uid, stage in self._stages.items()
@@ -268,7 +268,7 @@ class _Draft:
     # --- the result ------------------------------------------------------------------------------------------------
 
     def topology(self, is_shuffled: bool) -> Topology:
-        """Upstream before downstream, in the order of the first job or in another one."""
+        """Build the topology, upstream before downstream, in the first job's order or a shuffled one."""
         self._note_places()
         left = sorted(self._stages.values(), key=lambda stage: stage.rank)
         placed: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""All workers and all channels of a simulated cluster; the job master's port `Cluster`."""
+"""All workers and channels of a simulated cluster; implements the job master's port `Cluster`."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ from penstock.drivers.simulation.store import MemoryStore
 from penstock.drivers.simulation.worker import Worker
 
 MASTER = "master"
-#: How long it takes at most until a reported death is heard of.
+#: The longest delay before a reported death reaches the job master.
 NOTICE_MS_MAX = 30
 START_MS_MAX = 50
 ZOMBIE_MS_MAX = 300
-#: More than any job wants.
+#: More than any job needs.
 MANY_SLOTS = 1_000
-#: Messages at which a checkpoint, or the job's end, moves along: good moments to break something.
+#: Messages that advance a checkpoint or the job's end: good moments for faults.
 PROTOCOL = (AcknowledgeCheckpoint, EndOfDataReached, NotifyCheckpointComplete, TaskStateChanged, TriggerCheckpoint)
-#: Messages that do no harm when they are delivered again, now or later.
+#: Messages that may safely be delivered again, now or later.
 REPEATABLE = (
     AcknowledgeCheckpoint,
     CancelTask,
@@ -62,22 +62,22 @@ class SimulatedCluster:
         self, engine: Engine, store: MemoryStore, reports_metrics: bool, on_master: Callable[[ToMaster], None]
     ) -> None:
         self.engine = engine
-        #: whether its job master is thought to be dead, and is not
+        #: whether its job master is believed dead but still runs
         self.is_deposed = False
-        #: that of the job of now
+        #: the current job's store
         self.store = store
         self.workers: dict[str, Worker] = {}
         self.data: dict[tuple[str, str, str, ChannelId], Channel] = {}
         self.control: dict[tuple[str, str], Channel] = {}
-        #: whether the last delivery was of one of PROTOCOL
+        #: whether the last delivered message was one of PROTOCOL
         self.was_protocol = False
-        #: the state backends of a worker of the job of now
+        #: creates the state backends of a worker of the current job
         self.make_backends: Callable[[], SimulatedBackends] = lambda: SimulatedBackends("hashmap", StateFolder())
         #: called with each message that the job master sends
         self.on_send: Callable[[ToWorker], None] = lambda message: None
         #: called with each message that reaches a worker
         self.on_deliver: Callable[[ToWorker], None] = lambda message: None
-        #: called with each worker that the job master lets go
+        #: called with each worker that the job master releases
         self.on_release: Callable[[Worker], None] = lambda worker: None
         #: called after each turn of a worker
         self.after_turn: Callable[[Worker], None] = lambda worker: None
@@ -88,7 +88,7 @@ class SimulatedCluster:
         self.made = 0
         self._released: set[str] = set()
         self._registered: set[str] = set()
-        #: how many workers there can be, how many wait for that, and how many are starting
+        #: the number of slots, of workers waiting for one, and of workers starting
         self.slots = MANY_SLOTS
         self._queued = 0
         self._starting = 0
@@ -105,7 +105,7 @@ class SimulatedCluster:
         self._queued = max(0, self._queued - count)
 
     def _start_queued(self) -> None:
-        """Start the workers for which there are slots; the others wait for some."""
+        """Start as many queued workers as there are free slots."""
         while self._queued and len(self.workers) + self._starting < self.slots:
             self._queued -= 1
             self._starting += 1
@@ -114,7 +114,7 @@ class SimulatedCluster:
             self._later(START_MS_MAX, lambda w=worker_id: self._start(w))  # type: ignore[misc]
 
     def set_slots(self, slots: int) -> None:
-        """From now on there are that many slots; workers beyond them are taken away."""
+        """Set the number of slots; kill the workers beyond it."""
         self.engine.log.write(f"there are {slots} slots")
         self.slots = slots
         for worker in list(self.workers.values())[slots:]:
@@ -135,7 +135,7 @@ class SimulatedCluster:
             self._control(MASTER, worker_id).push(message)
 
     def _later(self, delay_ms_max: int, call: Callable[[], None]) -> None:
-        """After a while, unless the job master is another one by then."""
+        """Call a function after a random delay, unless the job master is replaced in the meantime."""
         generation = self._generation
 
         def unless_succeeded() -> None:
@@ -170,15 +170,15 @@ class SimulatedCluster:
         worker.send(RegisterWorker(worker_id, f"sim:{worker_id}", "sim", self.made))
 
     def is_released(self, worker: Worker) -> bool:
-        """Whether the job master has let a worker go."""
+        """Return whether the job master has released a worker."""
         return worker.worker_id in self._released
 
     def is_alive(self, worker: Worker) -> bool:
-        """Whether a worker is still there."""
+        """Return whether a worker is still alive."""
         return self.workers.get(worker.worker_id) is worker
 
     def kill(self, worker: Worker, is_noticed: bool = True) -> None:
-        """End a worker's process silently. What it had sent may arrive, except for the last of it."""
+        """End a worker's process silently. Its messages in transit may arrive, except a random number of the last."""
         engine = self.engine
         if not self.is_alive(worker):
             return
@@ -188,12 +188,12 @@ class SimulatedCluster:
         for channel in [*self.control.values(), *self.data.values()]:
             if channel.sender == worker.worker_id:
                 channel.cut(engine.between(0, len(channel.items)))
-        # Of a worker that has not registered yet, Spark's driver always says so: nobody waits for its heartbeats.
+        # Spark's driver always reports the death of a worker that has not registered yet: it has no heartbeats to miss.
         if is_noticed and not (engine.faults.is_silent() and worker.worker_id in self._registered):
             self._notice(worker.worker_id)
 
     def vanish(self) -> None:
-        """End all workers, because the job master has died; messages to it and from it are lost."""
+        """End all workers because the job master has died; messages to and from it are lost."""
         self._generation += 1
         self._queued = self._starting = 0
         for worker in list(self.workers.values()):
@@ -202,7 +202,7 @@ class SimulatedCluster:
             channel.cut(0)
 
     def close(self) -> None:
-        """End the workers that the driver asked for and never met, because the job is over, and the driver with it."""
+        """End the workers that were requested but never registered, because the job is over and its driver ends."""
         self._generation += 1
         self._queued = self._starting = 0
         for worker in list(self.workers.values()):
@@ -210,7 +210,7 @@ class SimulatedCluster:
                 self.kill(worker, is_noticed=False)
 
     def forget(self, worker: Worker) -> None:
-        """A worker's process has ended in good order."""
+        """Remove a worker whose process has ended normally."""
         if self.is_alive(worker):
             self.engine.log.write(f"{worker.worker_id} ends")
             self._remove(worker)
@@ -231,18 +231,18 @@ class SimulatedCluster:
                 self._later(NOTICE_MS_MAX, lambda: self.on_master(lost))
 
     def on_time(self, now_ms: int) -> None:
-        """Time has passed."""
+        """Pass the current time to all workers."""
         for worker in self.workers.values():
             worker.on_time(now_ms)
 
     def on_clocks_set(self, by_ms: int) -> None:
-        """Processing time has jumped forwards, and timers with it."""
+        """Move processing time, and with it the timers, forwards."""
         for worker in self.workers.values():
             if worker.timer_ms is not None:
                 worker.timer_ms -= by_ms
 
     def next_due_ms(self) -> int | None:
-        """When any worker has something to do."""
+        """Return when the next worker has something to do."""
         times = [w.heartbeat_ms for w in self.workers.values()]
         times += [t for w in self.workers.values() for t in (w.timer_ms, w.wake_ms) if t is not None]
         return min(times) if times else None
@@ -250,7 +250,7 @@ class SimulatedCluster:
     # --- channels --------------------------------------------------------------------------------------------------
 
     def to_master(self, worker_id: str, message: ToMaster) -> None:
-        """Send to the job master."""
+        """Send a message to the job master."""
         self._control(worker_id, MASTER).push(message)
         if isinstance(message, REPEATABLE) and self.engine.faults.is_doubled():
             self._later(REPEAT_MS_MAX, lambda: self._control(worker_id, MASTER).push(message))
@@ -265,7 +265,7 @@ class SimulatedCluster:
         return channel
 
     def data_channel(self, kind: str, sender: str, receiver: str, channel_id: ChannelId) -> Channel:
-        """The channel of that name, made when it is new."""
+        """Return the channel of that name, creating it if necessary."""
         key = (kind, sender, receiver, channel_id)
         channel = self.data.get(key)
         if channel is None:

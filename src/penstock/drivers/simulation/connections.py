@@ -1,8 +1,8 @@
-"""Connections between workers that break, and what the two ends make of it.
+"""Broken connections between workers, and the reaction of both ends.
 
-What was under way on a broken connection is lost, and so is all that the attempts that used it send on it later. Both
-ends notice after a while, and fail their tasks that have channels to the peer. Such a task is cancelled, and when it
-has ended, the job master hears that it failed. The next attempt has a new connection.
+Data in transit on a broken connection is lost, and so is everything that the attempts using it send on it later. Both
+ends notice after a while and fail their tasks that have channels to the peer. Such a task is cancelled, and reported to
+the job master as failed once it has ended. The next attempt gets a new connection.
 """
 
 from __future__ import annotations
@@ -19,23 +19,24 @@ from penstock.core.task.stream_task import StreamTask
 from penstock.drivers.simulation.engine import Engine
 from penstock.drivers.simulation.ready import Channel
 
-#: How long an end takes, at most, to notice that a connection has broken.
+#: The longest time an end takes to notice that a connection has broken.
 NOTICE_MS_MAX = 300
 
 
 class Peer(Protocol):
-    """A worker, as its connections see it."""
+    """A worker as seen by its connections."""
 
     def on_peer_lost(self, peer: str, attempt: int) -> None: ...
 
 
 class Connections:
-    """Which attempts have used the connection of two workers, and up to which of them it is broken.
+    """The attempts that have used the connection of two workers, and up to which attempt it is broken.
 
     Args:
-        engine: the history's.
-        workers: the workers of now, by id.
-        data: the channels of records and credit between them; the sender and the receiver are second and third.
+        engine: the history's engine.
+        workers: the current workers, by id.
+        data: the channels of records and credit between them; the key's second and third items are the sender and the
+            receiver.
     """
 
     def __init__(
@@ -51,14 +52,14 @@ class Connections:
         self._broken: dict[tuple[str, str], int] = {}
 
     def carries(self, sender: str, receiver: str, channel: ChannelId) -> bool:
-        """Whether something sent now can arrive."""
+        """Return whether data sent now can arrive."""
         pair = _pair(sender, receiver)
         if channel.attempt > self._used.get(pair, -1):
             self._used[pair] = channel.attempt
         return channel.attempt > self._broken.get(pair, -1)
 
     def drop(self) -> bool:
-        """Break one of the connections in use, when there is any."""
+        """Break one of the connections in use, if any; return whether one broke."""
         engine, workers = self._engine, self._workers
         in_use = [
             (pair, attempt)
@@ -83,20 +84,20 @@ class Connections:
 
 
 class PeerFailures:
-    """A worker's tasks that were cancelled for the loss of a peer: they are reported as failed."""
+    """A worker's tasks that were cancelled for the loss of a peer and are to be reported as failed."""
 
     def __init__(self) -> None:
         self._failures: dict[ExecutionId, Failure] = {}
 
     def fail_tasks(self, executor: TaskExecutor, peer: str, attempt: int) -> None:
-        """Cancel the tasks, of attempts up to this one, with channels to a peer."""
+        """Cancel the tasks with channels to a peer, for attempts up to the given one."""
         for task in executor.tasks:
             if task.execution.attempt <= attempt and peer in _peers_of(task):
                 self._failures.setdefault(task.execution, Failure(f"planned: the connection to {peer} was lost"))
                 executor.on_message(CancelTask(task.execution))
 
     def as_told(self, message: ToMaster) -> ToMaster:
-        """What the job master is told instead of a message."""
+        """Return the message to send to the job master: a failure instead of the cancellation of such a task."""
         if isinstance(message, TaskStateChanged) and message.state == ExecutionState.CANCELED.value:
             failure = self._failures.get(message.execution)
             if failure is not None:

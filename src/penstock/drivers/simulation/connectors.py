@@ -1,4 +1,4 @@
-"""A replayable source with splits that come late, and a two-phase sink into the outside world."""
+"""A replayable source whose splits arrive late, and a two-phase sink that writes to the outside world."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from penstock.core.connector import (
 from penstock.core.records import Batch
 from penstock.drivers.simulation.outside import TransactionId, outside
 
-#: Timestamps of a split rise by STEP_MS a record, disturbed by less than JITTER_MS. They are even, and session gaps are
-#: odd: whether a record that begins just where a session ends belongs to it depends on the order of arrival.
+#: Timestamps of a split rise by STEP_MS per record, with a jitter of less than JITTER_MS. They are even, and session
+#: gaps are odd: whether a record that begins exactly at a session's end belongs to it depends on the order of arrival.
 STEP_MS = 10
 JITTER_MS = 30
 
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """The records of one split from `position` up to and without `stop`."""
+    """The records of one split from `position` to `stop`, exclusive."""
 
     source: int
     index: int
@@ -41,24 +41,24 @@ class Split:
 
 
 def record_at(split: Split, position: int, keys: int) -> tuple[Any, int]:
-    """A record and its timestamp (ms): (key, where it comes from, a number)."""
+    """Return a record and its timestamp (ms). The record is (key, origin, number)."""
     mixed = (split.source * 31 + split.index * 17 + position) * 2654435761 % 2**32
     timestamp = (split.index * split.stop + position) * STEP_MS + mixed % JITTER_MS // 2 * 2
     return ((mixed >> 8) % keys, (split.source, split.index, position), mixed % 13), timestamp
 
 
-#: How often a reader of a lazy source has nothing just now.
+#: How often a reader of a lazy source has nothing available.
 PAUSES = 0.1
 
 
 class SimulatedSource(Source[Any, Split]):
-    """Yields the same records in every run; splits come when the outside world chooses.
+    """Yields the same records in every run; the outside world chooses when splits arrive.
 
-    `early` is how likely a reader that asks for a split is sent home, though there are more: some other one stays.
-    While not all is `there`, the source has no end.
+    `early` is how likely a reader that requests a split is sent home although there are more; some other reader stays.
+    While not all splits are `there`, the source is unbounded.
     """
 
-    #: how many of its splits there are just now; None for all
+    #: how many of its splits exist so far; None for all
     there: int | None = None
 
     def __init__(
@@ -81,15 +81,15 @@ class SimulatedSource(Source[Any, Split]):
 
     @property
     def boundedness(self) -> Boundedness:
-        """Bounded, when all is there."""
+        """Bounded, once all splits exist."""
         return Boundedness.BOUNDED if self.there is None else Boundedness.CONTINUOUS_UNBOUNDED
 
     def readable(self, split: Split, now_ms: int) -> int:
-        """Up to where, without it, a split may be read at a time (ms); its `stop` when all of it may be."""
+        """Return the exclusive end of a split's readable part at a time (ms); its `stop` if all of it is readable."""
         return split.stop
 
     def batch(self, split: Split, stop: int) -> Batch:
-        """The records of a split from its position up to and without `stop`."""
+        """Return the records of a split from its position to `stop`, exclusive."""
         return _batch(split, stop, self.keys)
 
     def create_enumerator(self, context: SplitEnumeratorContext[Split], restored: Any | None) -> SplitEnumerator[Split]:
@@ -100,7 +100,7 @@ class SimulatedSource(Source[Any, Split]):
 
 
 class _Enumerator(SplitEnumerator[Split]):
-    """Hands out splits in order of time, some at once and some after a while."""
+    """Hands out splits in time order, some at once and some after a delay."""
 
     def __init__(self, source: SimulatedSource, context: SplitEnumeratorContext[Split], splits: list[Split]) -> None:
         self._chance = outside(source.world).chance
@@ -110,11 +110,11 @@ class _Enumerator(SplitEnumerator[Split]):
         self._early = source.early
         self._there = source.there
         self._sent_home = set[int]()
-        #: readers that were told that no split will follow
+        #: readers that were notified that no more splits will follow
         self._told = set[int]()
 
     def start(self) -> None:
-        """Nothing is to be found."""
+        """Do nothing: all splits are known."""
 
     def handle_split_request(self, subtask_index: int) -> None:
         if not self._is_lazy or self._chance.random() < 0.3:
@@ -125,10 +125,10 @@ class _Enumerator(SplitEnumerator[Split]):
 
     def _answer(self, subtask_index: int) -> None:
         if subtask_index in self._told:
-            return  # a reader that was handed two splits asks twice
+            return  # a reader that got two splits asks twice
         if self._there is not None and not self._is_there():
             return  # more may come
-        # Splits that a reader gave back when it began again may be left for it alone.
+        # Splits returned by a restarted reader may be left for that reader alone.
         gone = self._told if self._splits else self._sent_home
         may_go = self._early and len(gone) + 1 < self._context.parallelism
         if may_go and self._chance.random() < self._early:
@@ -151,7 +151,7 @@ class _Enumerator(SplitEnumerator[Split]):
     def add_splits_back(self, splits: Sequence[Split], subtask_index: int) -> None:
         self._told.discard(subtask_index)
         self._sent_home.discard(subtask_index)
-        # In order of time again, or records would come late that were not: readers give back one after another.
+        # Restore the time order, or records would wrongly become late: readers return their splits one after another.
         self._splits = deque(sorted([*splits, *self._splits], key=lambda split: split.index))
 
     def snapshot_state(self, checkpoint_id: int) -> list[Split]:
@@ -169,7 +169,7 @@ class _Reader(SourceReader[Any, Split]):
         self._is_asking = False
         self._no_more = False
         self._has_stopped = False
-        #: whether it has said that there is nothing more
+        #: whether it has reported the end of its input
         self.has_ended = False
         if not self._world.is_deposed():
             self._world.on_reader_begun()
@@ -197,7 +197,7 @@ class _Reader(SourceReader[Any, Split]):
         return InputStatus.NOTHING_AVAILABLE
 
     def add_splits(self, splits: Sequence[Split]) -> None:
-        # In order of time: at another parallelism the splits of several readers come to one, in any order.
+        # In time order: after rescaling, one reader may get the splits of several, in any order.
         self._splits = deque(sorted([*self._splits, *splits], key=lambda split: split.index))
         self._is_asking = False
 
@@ -220,7 +220,7 @@ def _batch(split: Split, stop: int, keys: int) -> Batch:
 
 
 class SimulatedSink(Sink[Any]):
-    """Writes in transactions that the outside world keeps by id."""
+    """Writes in transactions, which the outside world keeps by id."""
 
     def __init__(self, world: str, name: str) -> None:
         self.world = world
@@ -241,7 +241,7 @@ class _Writer(SinkWriter[Any, TransactionId]):
         self._name = sink.name
         self._world = outside(sink.world)
         self._scope = (context.job_id, context.operator_id, context.subtask_index, context.attempt)
-        #: with the run of the task, where one may run twice
+        #: includes the run of the task, where a task may run twice
         self._names = f"{context.run}-" if context.run else ""
         self._count = 0
         self._open: list[Any] = []
@@ -292,7 +292,7 @@ class _Committer(Committer[TransactionId]):
 
 
 class _CommitLog(CommitLog):
-    """Runs of a job follow one another, so another run that has left something to take back is dead."""
+    """Runs of a job follow one another, so any other run that left something to take back is dead."""
 
     def __init__(self, sink: SimulatedSink, job_id: str) -> None:
         self._world = outside(sink.world)
@@ -314,4 +314,4 @@ class _CommitLog(CommitLog):
         del self._world.commit_logs[self._job_id]
 
     def end(self) -> None:
-        """Does nothing, because nothing is left of a run but what it has committed."""
+        """Do nothing, because only committed output remains of a run."""

@@ -1,4 +1,4 @@
-"""Local copies of state files in a simulated worker: a disk that loses some, damages some, and is full at times."""
+"""Local copies of state files in a simulated worker, on a disk that loses or damages some and is sometimes full."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from penstock.storage.local_copies import LocalCopies
 
 
 def storage_of(worker_id: str, store: MemoryStore, seen: Counter[str]) -> StateStorage:
-    """The state storage of a worker: every other job has copies. Draws of its own, so that the others stay the same."""
+    """Return a worker's state storage; every other job has copies. Its own random numbers keep other draws stable."""
     if random.Random(f"copies of {store.job_id}").random() < 0.5:
         return store
     disk = LossyDisk(random.Random(f"copies of {store.job_id} in {worker_id}"), seen)
@@ -19,7 +19,7 @@ def storage_of(worker_id: str, store: MemoryStore, seen: Counter[str]) -> StateS
 
 
 class LossyDisk(dict[str, bytes]):
-    """Bytes by path. What goes wrong must never be noticed."""
+    """Bytes by path. Its faults must never have a visible effect."""
 
     def __init__(self, chance: random.Random, seen: Counter[str]) -> None:
         super().__init__()

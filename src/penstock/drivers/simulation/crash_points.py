@@ -1,8 +1,8 @@
 """The steps of the checkpoint protocol at which a process can die, in one table.
 
-Each step has a name, the process that takes it, and the place in the code where it is observed: a method, and which of
-its calls are meant. A crash before the step ends the process as the call begins; a crash after it, as the call returns.
-Nothing in the runtime knows of this table: `watched` puts observers around the methods, and only within its block.
+Each step has a name, the process that takes it, and the code location where it is observed: a method and a condition on
+its calls. A crash before the step ends the process as the call begins; a crash after it, as the call returns. The
+runtime is unaware of this table: `watched` wraps the methods in observers, and only within its block.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ from penstock.state.heap import HeapKeyedStateBackend
 from penstock.storage.job_marks import BEGUN, JobMark
 
 MASTER, WORKER = "job master", "worker"
-#: The job of several regions, and those whose parallelism may change, in `crash_runs`.
+#: The job with several regions, and the jobs whose parallelism may change, in `crash_runs`.
 APART = ("apart",)
 ELASTIC = ("keyed", "union", "shuffles", "counts", "wide")
 
@@ -66,9 +66,9 @@ Place = tuple[Any, str, Callable[..., bool]]
 
 @dataclass(frozen=True)
 class CrashPoint:
-    """One step. `absent`: in which modes not every job has it, and why; `prelude`: what must have gone wrong before.
+    """One step. `absent`: modes in which not every job has it, and why; `prelude`: the fault or request before it.
 
-    `jobs`: those that have it; None where all have.
+    `jobs`: the jobs that have it; None for all.
     """
 
     name: str
@@ -79,7 +79,7 @@ class CrashPoint:
     jobs: tuple[str, ...] | None = None
 
     def job_for(self, job: str) -> str:
-        """A job that has the step: that one, if it can be."""
+        """Return a job that has the step: the given one if possible."""
         return job if self.jobs is None or job in self.jobs else self.jobs[0]
 
 
@@ -112,7 +112,7 @@ def _stops(cluster: Any, worker_id: str, message: Any) -> bool:
 
 
 def _ends_job(*args: Any) -> bool:
-    """Whether an argument of the method is a checkpoint, pending or as metadata, that ends the job."""
+    """Return whether an argument of the method is a checkpoint that ends the job, pending or as metadata."""
     return any(
         getattr(arg, "ends_job", False) or getattr(getattr(arg, "savepoint", None), "stop", None) for arg in args
     )
@@ -123,7 +123,7 @@ def _has_ended(store: Any, mark: JobMark) -> bool:
 
 
 def _leaves_none(store: Any, path: str) -> bool:
-    """Whether it is the metadata of the only checkpoint that the job has."""
+    """Return whether the path is the metadata of the job's only checkpoint."""
     visible = [file for file in store.own_files() if file.endswith(METADATA)]
     return visible == [path]
 
@@ -222,24 +222,24 @@ CRASH_POINTS = (
     _master("end of the job marked", MemoryStore, "put_mark", _has_ended),
     _master("last checkpoint deleted", MemoryStore, "delete_file", _leaves_none),
     _master("end found by a new job master", JobMaster, "_end_as_before", prelude="end"),
-    # Regions that restart alone.
+    # Regions that restart on their own.
     _master("part cancelled", PartRestart, "begin", prelude="worker", jobs=APART),
     _master("tasks of a part ended", JobMaster, "_after_part_ended", prelude="worker", jobs=APART),
     _master("part deployed", JobTasks, "deploy", _of_part, prelude="worker", jobs=APART),
     _master("splits come back", SourceCoordinator, "reset_reader", prelude="worker", jobs=APART),
-    # Another parallelism.
+    # Rescaling.
     _master("other parallelism asked for", Rescaling, "ask", prelude="rescale", jobs=ELASTIC),
     _master("checkpoint to rescale from there", Rescaling, "_go", prelude="rescale", jobs=ELASTIC),
     _master("tasks cancelled to rescale", JobMaster, "_end_tasks_to_rescale", prelude="rescale", jobs=ELASTIC),
     _master("other parallelism taken", ExecutionGraph, "rescale", prelude="rescale", jobs=ELASTIC),
     _master("deployed at another parallelism", Rescaling, "on_deployed", _is_rescaled, prelude="rescale", jobs=ELASTIC),
-    # Workers that leave in order.
+    # Workers that leave gracefully.
     _master("departure of a worker heard", JobMaster, "_on_worker_leaving", prelude="leaving", jobs=ELASTIC),
     _master("worker taken for one that leaves", SlotPool, "leave", prelude="leaving", jobs=ELASTIC),
     _master("checkpoint to leave from there", Rescaling, "_go", prelude="leaving", jobs=ELASTIC),
     _master("tasks moved off a worker", Departures, "on_deployed", _has_left, prelude="leaving", jobs=ELASTIC),
     _master("worker that leaves let go", SlotPool, "dismiss", prelude="leaving", jobs=ELASTIC),
-    # The end of a job by a savepoint, and the one that goes on from it.
+    # The end of a job by a savepoint, and its successor.
     _master("savepoint asked for", CheckpointCoordinator, "request_savepoint", prelude="stop"),
     _master("end asked of a source", *_send, _stops, prelude="stop"),
     _master("last savepoint made whole", MemoryStore, "complete_savepoint", prelude="stop"),
@@ -303,7 +303,7 @@ BY_NAME = {point.name: point for point in CRASH_POINTS}
 
 @dataclass(frozen=True)
 class PlannedCrash:
-    """The owner of a step dies before, or after, it takes the step for the n-th time; or everybody, with the power."""
+    """The owner of a step dies before or after taking it for the nth time; or all processes die in a power cut."""
 
     point: str
     is_after: bool
@@ -316,7 +316,7 @@ class PlannedCrash:
 
 
 class CrashPlan:
-    """Crashes that follow one another: each is waited for once the one before it has happened."""
+    """A sequence of crashes: each is armed once the previous one has happened."""
 
     current: CrashPlan | None = None
 
@@ -328,7 +328,7 @@ class CrashPlan:
         self._seen = 0
 
     def reached(self, point: CrashPoint, is_after: bool) -> None:
-        """Note that a step is taken; raises when the process that takes it is to die."""
+        """Record a step; raise if the process taking the step is to die."""
         if not self.left or self.left[0].point != point.name or self.left[0].is_after != is_after:
             return
         faults = self._faults
@@ -348,7 +348,7 @@ class CrashPlan:
 
 @contextmanager
 def watched() -> Iterator[None]:
-    """Keep observers in place, for whichever plan is current."""
+    """Keep observers in place for the current plan."""
     with ExitStack() as stack:
         for point in CRASH_POINTS:
             for owner, method, when in point.places:

@@ -1,4 +1,4 @@
-"""Histories with planned crashes: every step of the protocol, before and after, in six jobs and all modes."""
+"""Histories with planned crashes: before and after every step of the protocol, in six jobs and all modes."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ from penstock.drivers.simulation.scenario import (
 from penstock.drivers.simulation.simulation import History, Simulation
 from penstock.drivers.simulation.topology import Stage, Topology
 
-#: Histories that are tried until a planned crash happens in one.
+#: The most histories to try until a planned crash happens in one.
 TRIES_MAX = 40
 KEYS = 4
-#: What comes first for steps that are only taken after something went wrong.
+#: The first crash for steps that are only taken after a failure.
 PRELUDES = {
     "worker": PlannedCrash("completion heard", True),
     "master": PlannedCrash("completion told to a task", True),
@@ -41,7 +41,7 @@ PRELUDES = {
     "stop badly": PlannedCrash("savepoint's file uploaded", False),
     "end": PlannedCrash("end of the job marked", True),
 }
-#: What a person insists on for steps that are only taken then.
+#: The request for steps that are only taken on that request.
 WISHES = {
     "stop": "suspend",
     "stop badly": "suspend",
@@ -55,7 +55,7 @@ WISHES = {
 
 Inputs = tuple[tuple[int, str], ...]
 
-#: Each a list of stages without their sources' data: (kind, parallelism, inputs, size in ms).
+#: Each job is a list of stages without their sources' data: (kind, parallelism, inputs, size in ms).
 JOBS: dict[str, tuple[tuple[str, int, Inputs, int], ...]] = {
     "keyed": (("source", 2, (), 0), ("buckets", 2, ((0, "hash"),), 30), ("sink", 2, ((1, "forward"),), 0)),
     "union": (
@@ -92,14 +92,14 @@ JOBS: dict[str, tuple[tuple[str, int, Inputs, int], ...]] = {
     ),
 }
 
-#: Only for the steps that no other job has.
+#: Jobs for the steps that no other job has.
 SPECIAL_JOBS: dict[str, tuple[tuple[str, int, Inputs, int], ...]] = {
     "apart": (("source", 3, (), 0), ("map", 3, ((0, "forward"),), 0), ("sink", 3, ((1, "forward"),), 0)),
 }
 
 
 def planned_scenario(job: str, mode: str, world: str, chance: random.Random, concurrent: bool) -> Scenario:
-    """A job with no faults but those planned; short intervals, so that much happens."""
+    """Build a scenario with planned faults only; intervals are short so that much happens."""
     stages = []
     for index, (kind, parallelism, inputs, size_ms) in enumerate({**JOBS, **SPECIAL_JOBS}[job]):
         stage = Stage(kind, parallelism, inputs, size_ms=size_ms)
@@ -129,22 +129,22 @@ def planned_scenario(job: str, mode: str, world: str, chance: random.Random, con
 
 @dataclass(frozen=True)
 class CrashRun:
-    """One history with planned crashes; the same for the same fields."""
+    """One history with planned crashes; equal fields give equal histories."""
 
     seed: int
     job: str
     mode: str
     crashes: tuple[PlannedCrash, ...]
     prelude: str | None = None
-    #: what a person asks for, or Spark says
+    #: the request of a person, or an announcement by Spark
     wish: str | None = None
 
     def run(self, is_traced: bool = False) -> tuple[History, bool]:
-        """The history, and whether all planned crashes happened. Only within `watched()`."""
+        """Run the history; return it, and whether all planned crashes happened. Only within `watched()`."""
         chance = random.Random(self.seed)
         scenario = planned_scenario(self.job, self.mode, f"sim-{self.seed}", chance, self.prelude == "concurrent")
         if self.wish == "rescale":
-            # Often, because not each parallelism that somebody asks for is another one.
+            # Often, because a requested parallelism may be the current one.
             elasticity = Elasticity(f"rescaling of {scenario.topology.world}", False, 4, 0, 0.005, 0.1)
             scenario = replace(scenario, elasticity=elasticity)
         elif self.wish == "leave":
@@ -173,7 +173,7 @@ class CrashRun:
 
 @dataclass
 class CrashTable:
-    """What became of the runs, by step. `cuts_power`: whether everybody dies there, and not the owner alone."""
+    """Results of the runs, by step. `cuts_power`: whether all processes die at the step, or only its owner."""
 
     cuts_power: bool = False
     covered: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -200,7 +200,7 @@ class CrashTable:
 
 
 def cover_all(table: CrashTable, jobs: tuple[str, ...] = tuple(JOBS)) -> Iterator[CrashPoint]:
-    """Crash everywhere; yields each step when it is done with."""
+    """Crash at every step; yield each step when it is done."""
     for point in CRASH_POINTS:
         for mode in MODES:
             if mode not in point.absent:
@@ -211,7 +211,7 @@ def cover_all(table: CrashTable, jobs: tuple[str, ...] = tuple(JOBS)) -> Iterato
 
 
 def random_pair(seed: int) -> CrashRun:
-    """Two crashes, one after the other, anywhere."""
+    """Draw two consecutive crashes at random steps."""
     chance = random.Random(f"pair {seed}")
     job, mode = chance.choice(tuple(JOBS)), chance.choice(MODES)
     names = [point.name for point in CRASH_POINTS if mode not in point.absent and point.jobs is None]

@@ -1,4 +1,4 @@
-"""One line per transition: messages and buffers in few words, without anything that differs between replays."""
+"""One-line descriptions of messages and buffers for the log, without anything that differs between replays."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from penstock.core.records import (
 
 
 def describe_message(message: Any) -> str:
-    """A message between the job master and a worker."""
+    """Describe a message between the job master and a worker."""
     words = [type(message).__name__]
     execution = getattr(message, "execution", None)
     if execution is not None:
@@ -49,7 +49,7 @@ def describe_message(message: Any) -> str:
 
 
 def describe_buffer(buffer: list[Any]) -> str:
-    """A buffer: how many records, which control elements."""
+    """Describe a buffer: the number of records, and its control elements."""
     return "[" + " ".join(_element(e) for e in buffer) + "]"
 
 

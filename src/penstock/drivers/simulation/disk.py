@@ -1,4 +1,4 @@
-"""The file system of a simulation: the files of all its jobs and savepoints, by path, and what must hold of them."""
+"""The file system of a simulation: the files of all its jobs and savepoints, by path, and their invariants."""
 
 from __future__ import annotations
 
@@ -30,44 +30,43 @@ from penstock.storage.metadata import (
 
 METADATA = "_metadata"
 PARTIAL = "_metadata.part"
-#: What other files are called while they are written.
+#: The suffix of other files while they are being written.
 PART: Final = ".part"
-#: Where the savepoints of all jobs are asked for.
+#: The directory requested for the savepoints of all jobs.
 SAVEPOINTS = "savepoints"
-#: Where the numbers of job masters are.
+#: The directory with the numbers of the job masters.
 LEADERS: Final = "leaders"
 
 
 class Disk(PageCache):
-    """Files by path. A savepoint is a directory below SAVEPOINTS, and complete from the moment it has metadata."""
+    """Files by path. A savepoint is a directory below SAVEPOINTS, and complete once it has metadata."""
 
     def __init__(self) -> None:
         super().__init__()
         self.violations: list[str] = []
-        #: what power cuts have taken, and must not
+        #: losses in power cuts that must not occur
         self.losses: list[str] = []
-        #: the metadata of savepoints, by directory, as it became visible
+        #: the metadata of savepoints, by directory, at the time they became visible
         self.savepoints: dict[str, bytes] = {}
-        #: directories of savepoints of which a part may be left: no process was there to delete it, or the deletion
-        #: failed
+        #: savepoint directories that may stay incomplete: no process was there to delete them, or that failed
         self.excused: set[str] = set()
-        #: those whose metadata has its name, and the name before it too: a process may have ended in between
+        #: savepoint directories whose metadata has both its final and its former name: a process may end in between
         self.half_named: set[str] = set()
-        #: what a job has claimed and deleted: a read of it that was given up may still come
+        #: directories that a job has claimed and deleted; an abandoned read may still access them
         self.let_go: set[str] = set()
         #: the files of checkpoints that outlived their jobs, by directory
         self.retained: dict[str, dict[str, bytes]] = {}
-        #: the checkpoints and savepoints of which somebody was told that they are complete, by directory
+        #: the checkpoints and savepoints reported as complete, by directory
         self.promised: dict[str, None] = {}
-        #: the files that were gone after the last power cut
+        #: the files lost in the last power cut
         self.lost: set[str] = set()
-        #: those whose metadata was deleted: that may be undone, when the rest of them is gone
+        #: directories whose metadata was deleted: a power cut may undo that when the other files no longer exist
         self.given_up: set[str] = set()
-        #: the savepoint or checkpoint that the job of now may delete
+        #: the savepoint or checkpoint that the current job may delete
         self.claimed: str | None = None
 
     def publish_savepoint(self, directory: str) -> None:
-        """Rename the metadata: from now on the savepoint exists, for ever and as it is."""
+        """Rename the metadata: from now on the savepoint exists and never changes."""
         if directory in self.savepoints:
             self.violations.append(f"savepoint {directory} was written over")
             self.unlink(f"{directory}/{METADATA}")
@@ -78,7 +77,7 @@ class Disk(PageCache):
         self.half_named.discard(directory)
 
     def move_savepoint(self, directory: str, to: str) -> None:
-        """Put a savepoint elsewhere for good, as a user may."""
+        """Move a savepoint durably, as a user may."""
         make_directories(self, to)
         for path in self.below(directory):
             self.rename(path, to + path.removeprefix(directory))
@@ -94,7 +93,7 @@ class Disk(PageCache):
             self.half_named.add(to)
 
     def claim_savepoint(self, directory: str) -> list[str]:
-        """A job deletes a savepoint: its files, in the order in which they are to go."""
+        """Begin a job's deletion of a savepoint; return its files in the order of deletion."""
         if directory != self.claimed:
             self.violations.append(f"savepoint {directory} is deleted by a job that has not claimed it")
         elif directory in self.savepoints:
@@ -106,12 +105,12 @@ class Disk(PageCache):
         return sorted(self.below(directory), key=lambda path: not path.endswith(METADATA))
 
     def retain(self, directory: str, metadata: CheckpointMetadata) -> None:
-        """A job has ended and leaves a checkpoint: from now on it belongs to the user."""
+        """Hand over to the user a checkpoint that an ended job leaves."""
         paths = [f"{directory}/{METADATA}", *(f.path for f in metadata.state_files() if f.path is not None)]
         self.retained[directory] = {path: self.files.get(path, b"") for path in paths}
 
     def flaws_of_retained(self) -> list[str]:
-        """What is wrong with the checkpoints that outlived their jobs."""
+        """Return the flaws of the checkpoints that outlived their jobs."""
         return [
             f"checkpoint {directory} was left to the user, and {path} is not what it was"
             for directory, files in self.retained.items()
@@ -122,7 +121,7 @@ class Disk(PageCache):
     # --- power cuts ------------------------------------------------------------------------------------------------
 
     def promise(self, directory: str) -> None:
-        """Somebody hears that a checkpoint or savepoint is complete: it stays, until it is deleted."""
+        """Note that a checkpoint or savepoint is reported as complete: it must stay until it is deleted."""
         self.promised[directory] = None
 
     def unlink(self, path: str) -> None:
@@ -137,12 +136,12 @@ class Disk(PageCache):
         self.lost = before.difference(self.files)
         for directory in list(self.savepoints):
             if f"{directory}/{METADATA}" not in self.files:
-                del self.savepoints[directory]  # nobody was told of it, or it is missed below
+                del self.savepoints[directory]  # it was never reported, or `_losses` reports its loss
         self.excused.update(path for path in self.directories() if path not in self.promised)
         self.losses += self._losses()
 
     def _losses(self) -> list[str]:
-        """What was promised and is not there, and what looks whole and is not."""
+        """Return the promised checkpoints and savepoints that are missing, and the visible ones that are damaged."""
         losses = [
             f"{directory}, which was complete, is lost"
             for directory in self.promised
@@ -155,14 +154,14 @@ class Disk(PageCache):
         return losses
 
     def _damage(self, directory: str) -> list[str]:
-        """Why a checkpoint or savepoint that looks whole cannot be restored."""
+        """Return why a checkpoint or savepoint that looks complete cannot be restored."""
         try:
             metadata = self.load_savepoint(directory)
             job_id, number = metadata.job_id, metadata.checkpoint_id
             if not metadata.is_savepoint and not checkpoint_counts(self.found, job_id, number, metadata.job_master):
                 return []  # its job master was deposed, and others may have deleted its files
             for file in metadata.state_files():
-                # The copy of a savepoint needs it only until its job has ended.
+                # The copy of a savepoint needs the savepoint's files only until its job has ended.
                 if file.path is not None and not (metadata.ends_job and file.path.startswith(f"{SAVEPOINTS}/")):
                     check_file(file, self.files.get(file.path, b""))
         except CheckpointError as error:
@@ -172,7 +171,7 @@ class Disk(PageCache):
     # --- who leads -------------------------------------------------------------------------------------------------
 
     def numbered(self, prefix: str) -> dict[int, bytes]:
-        """The files of the job masters, by their numbers."""
+        """Return the files of the job masters, by number."""
         begin = f"{LEADERS}/{prefix}"
         return {
             int(path.removeprefix(begin)): self.files[path]
@@ -182,19 +181,19 @@ class Disk(PageCache):
 
     @property
     def leader(self) -> int:
-        """The number of the job master that leads."""
+        """The number of the leading job master."""
         return max((*self.numbered(MASTER_PREFIX), *self.numbered(FOUND_PREFIX)), default=0)
 
     @property
     def found(self) -> Found | None:
-        """What the last job master that took over found."""
+        """The findings of the last job master that took over."""
         records = self.numbered(FOUND_PREFIX)
         return decode_found(records[max(records)], LEADERS) if records else None
 
     # --- reading ---------------------------------------------------------------------------------------------------
 
     def load_savepoint(self, directory: str) -> CheckpointMetadata:
-        """A savepoint's metadata, with complete paths."""
+        """Load a savepoint's metadata, with complete paths."""
         where = f"{directory}/{METADATA}"
         data = self.files.get(where)
         if data is None:
@@ -210,7 +209,7 @@ class Disk(PageCache):
         return msgspec.structs.replace(metadata, external_path=directory)
 
     def left_by(self, job_name: str) -> LeftByJobs:
-        """What the jobs of a name have left, as far as it counts."""
+        """Return the checkpoints and marks left by jobs of a name, as far as they count."""
         found, before = [], self.found
         for path in sorted(self.files):
             job_id, _, rest = path.partition("/chk-")
@@ -231,7 +230,7 @@ class Disk(PageCache):
         return LeftByJobs(of_name(job_name, found), tuple(counting))
 
     def flaws_of(self, directory: str) -> list[str]:
-        """What is wrong with a savepoint that became visible: it has to be whole, and to need nothing outside (H1)."""
+        """Return the flaws of a visible savepoint: it has to be complete and self-contained (H1)."""
         if self.files.get(f"{directory}/{METADATA}") != self.savepoints[directory]:
             return [f"savepoint {directory} is not what was written"]
         flaws = []
@@ -255,9 +254,9 @@ class Disk(PageCache):
         return flaws
 
     def directories(self) -> set[str]:
-        """Those of savepoints, whole or not."""
+        """Return the savepoint directories, complete or not."""
         return {path.rpartition("/")[0] for path in self.files if path.startswith(f"{SAVEPOINTS}/")}
 
     def partial_savepoints(self) -> list[str]:
-        """Directories in which something was left of a savepoint that did not come to be, and need not have been."""
+        """Return directories with remains of an unfinished savepoint that should have been deleted."""
         return sorted(d for d in self.directories() if d not in self.savepoints and d not in self.excused)

@@ -1,4 +1,4 @@
-"""Where a stalled history stands: the job master, its checkpoints, and every task with its channels."""
+"""State of a stalled history: the job master, its checkpoints, and every task with its channels."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from penstock.drivers.simulation.watched import Watched
 
 
 def dump(simulation: Watched) -> str:
-    """Many lines."""
+    """Return the dump as multi-line text."""
     master, checkpoints = simulation.master, simulation.master.checkpoints
     states = " ".join(f"{e.id}={e.state.value}" for e in master._graph.executions())
     lines = [

@@ -1,4 +1,4 @@
-"""How the parallelism of a history's jobs changes: by slots that come and go, and by a person who asks for it (E3)."""
+"""Changes of parallelism in a history: slots that appear and disappear, and a person's requests (E3)."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from penstock.base.configuration import Configuration
 
 @dataclass(frozen=True)
 class Elasticity:
-    """How often, and how, the parallelism of a history's jobs changes; drawn per seed, by a generator of its own."""
+    """How often, and how, the parallelism of a history's jobs changes; drawn per seed by its own generator."""
 
     seed: str = ""
     is_adaptive: bool = False
     asks_max: int = 0
     changes_of_slots_max: int = 0
-    #: how likely either is after an action, and after one that moves a checkpoint or an end along
+    #: how likely either change is after an action, and after one that advances a checkpoint or an end
     after_action: float = 0.0
     after_protocol: float = 0.0
 
     @classmethod
     def of(cls, world: str) -> Elasticity:
-        """That of a seed's history; none in most of them."""
+        """Draw the elasticity of a seed's history; most have none."""
         own = random.Random(f"rescaling of {world}")
         if own.random() >= 0.3:
             return cls()
@@ -38,7 +38,7 @@ class Elasticity:
         )
 
     def configure(self, configuration: Configuration) -> None:
-        """Set the options of the adaptive scheduler, with times as short as all others of a history are."""
+        """Set the options of the adaptive scheduler, with times as short as all others in a history."""
         if not self.is_adaptive:
             return
         own = random.Random(f"options of {self.seed}")

@@ -1,4 +1,4 @@
-"""Virtual time, and the turns of a simulation: what is enabled now, what is due later."""
+"""Virtual time and the scheduling of a simulation: enabled actions and later events."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from penstock.drivers.simulation.ready import Action, Channel, ReadySet
 T = TypeVar("T")
 
 SLOW_SPEED = 0.1
-#: Beyond every time-out of checkpoints (ms).
+#: Longer than every checkpoint timeout (ms).
 LATE_MS_MAX = 30_000
 
 
 class EventLog:
-    """One line per transition; nothing is written unless a trace was asked for."""
+    """One line per transition; nothing is recorded unless a trace was requested."""
 
     def __init__(self, first_line: str, is_on: bool) -> None:
         self.is_on = is_on
@@ -27,81 +27,81 @@ class EventLog:
         self.now: Callable[[], int] = lambda: 0
 
     def write(self, line: str) -> None:
-        """Add a line with step and time."""
+        """Add a line with the step and the time."""
         if self.is_on:
             self.lines.append(f"{self.step:6} {self.now():7} ms  {line}")
 
 
 class Engine:
-    """The clock, the enabled actions, and the agenda of what becomes due. Knows nothing of jobs."""
+    """The clock, the enabled actions, and the agenda of future events. Independent of jobs."""
 
     def __init__(self, chance: random.Random, faults: Faults, log: EventLog) -> None:
         self.ready = ReadySet()
         self.chance = chance
-        #: what lets late work begin at once
+        #: functions that enable delayed work at once
         self.late: list[Callable[[], None]] = []
         self.faults = faults
         self.log = log
         self._now_ms = 0
-        #: how much further the hosts' clocks are
+        #: how far ahead the hosts' clocks are
         self._ahead_ms = 0
         self._agenda: list[tuple[int, int, Callable[[], None]]] = []
         self._count = 0
         log.now = self.steady_ms
 
     def now_ms(self) -> int:
-        """Virtual time: the port `Clock`."""
+        """Return the time on the hosts' clocks: the port `Clock`."""
         return self._now_ms + self._ahead_ms
 
     def jump(self, by_ms: int) -> None:
-        """Somebody sets the clocks of all hosts forwards."""
+        """Set the clocks of all hosts forwards."""
         self._ahead_ms += by_ms
 
     def steady_of(self, now_ms: int) -> int:
-        """The steady time at which the clocks show a time, if nobody sets them."""
+        """Convert a clock time to steady time, assuming that the clocks are not set again."""
         return now_ms - self._ahead_ms
 
     def steady_ms(self) -> int:
-        """Virtual time, as time-outs are measured."""
+        """Return virtual time as used for timeouts."""
         return self._now_ms
 
     def steady_ns(self) -> int:
-        """The same in nanoseconds."""
+        """Return the steady time in nanoseconds."""
         return self._now_ms * 1_000_000
 
     def call_later(self, delay_ms: int, call: Callable[[], None]) -> None:
-        """Let something happen at a time."""
+        """Schedule a call after a delay."""
         self._count += 1
         heapq.heappush(self._agenda, (self._now_ms + delay_ms, self._count, call))
 
     def next_due_ms(self) -> int | None:
-        """When the next of these happens."""
+        """Return when the next scheduled call is due."""
         return self._agenda[0][0] if self._agenda else None
 
     def advance(self, to_ms: int) -> None:
-        """Let time pass, and what is due happen."""
+        """Advance time and run the calls that are due."""
         self._now_ms = max(self._now_ms, to_ms)
         agenda = self._agenda
         while agenda and agenda[0][0] <= self._now_ms:
             heapq.heappop(agenda)[2]()
 
     def let_late_work_begin(self) -> None:
-        """The faults are over, and the store answers."""
+        """Enable all delayed work: the faults are over, and the store responds."""
         for begin in self.late:
             begin()
         self.late.clear()
 
     def between(self, low: int, high: int) -> int:
-        """A random number, both ends included."""
+        """Return a random number from `low` to `high`, inclusive."""
         return low + int(self.chance.random() * (high - low + 1))
 
     def channel_speed(self) -> float:
-        """How eager a new channel is."""
+        """Draw the speed of a new channel."""
         return SLOW_SPEED if self.faults.is_slow("slow-channel", self.faults.rates.slow_channel) else 1.0
 
 
 class BackgroundJob(Action):
-    """Work outside an owner's turn. It happens, and its result arrives, when the scheduler says so."""
+    """Work outside an owner's turn. The scheduler decides when it runs and delivers its result."""
 
     __slots__ = ("_done", "_owner", "_work")
 
@@ -120,7 +120,7 @@ class BackgroundJob(Action):
         self._owner.finish(self)
 
     def work(self) -> Callable[[], None]:
-        """Do the work; returns how to hand over what came of it."""
+        """Do the work; return a function that delivers the result."""
         try:
             result = self._work()
         except Exception as error:  # noqa: BLE001 - handed to `done`, whatever it is
@@ -130,7 +130,7 @@ class BackgroundJob(Action):
 
 
 class SimulatedBackground:
-    """The port `Background` of one owner; `turn` runs what belongs into the owner's turn."""
+    """The port `Background` of one owner; `turn` runs a function in the owner's turn."""
 
     def __init__(self, name: str, engine: Engine, turn: Callable[[Callable[[], None]], None]) -> None:
         self.name = name
@@ -145,7 +145,7 @@ class SimulatedBackground:
         job = BackgroundJob(self, work, done)
         self.jobs.append(job)
         if self.name == "master" and engine.faults.is_slow("late-store", engine.faults.rates.late_store):
-            # It may well come when the job has long given up waiting for it.
+            # The result may arrive long after the job has stopped waiting for it.
             engine.late.append(lambda: self._enable(job))
             engine.call_later(engine.between(200, LATE_MS_MAX), engine.late[-1])
         elif engine.faults.is_slow("slow-background", engine.faults.rates.slow_background):
@@ -158,7 +158,7 @@ class SimulatedBackground:
             self._engine.ready.add(job)
 
     def finish(self, job: BackgroundJob) -> None:
-        """Do one job and hand over its result."""
+        """Do one job and deliver its result."""
         self._engine.ready.remove(job)
         self.jobs.remove(job)
         self._engine.log.write(f"{self.name}: background work")
@@ -169,7 +169,7 @@ class SimulatedBackground:
         self._turn(whole)
 
     def abandon(self) -> None:
-        """Drop the results of an owner that is gone: some of its work may still happen."""
+        """Drop the results of an owner that has ended; some of its work may still be done."""
         faults = self._engine.faults
         whose_turn, faults.in_master = faults.in_master, False
         for job in self.jobs:

@@ -1,4 +1,4 @@
-"""Faults: whether one happens now, and the count of those that did. After their end no more faults happen."""
+"""Faults: decides whether one happens now, and counts those that did. Once they are over, no more happen."""
 
 from __future__ import annotations
 
@@ -11,39 +11,39 @@ from penstock.drivers.simulation.scenario import FaultRates
 
 
 class Killed(BaseException):
-    """The process ends here, in the middle of whatever it does. No `except Exception` may catch it."""
+    """Ends the process in the middle of whatever it is doing. No `except Exception` may catch it."""
 
 
 class WorkerKilled(Killed):
-    """A worker's process."""
+    """Ends a worker's process."""
 
 
 class MasterKilled(Killed):
-    """The job master's process."""
+    """Ends the job master's process."""
 
 
 class Faults:
-    """Draws faults by their rates, each kind up to its number."""
+    """Draws faults by their rates, up to a limit for each kind."""
 
     def __init__(self, rates: FaultRates, chance: random.Random, log: Callable[[str], None]) -> None:
         self.rates = rates
         self.seen: Counter[str] = Counter()
         self.are_over = False
-        #: whether some task has come to the end of its data
+        #: whether any task has reached the end of its data
         self.has_ending = False
-        #: whether a worker's own code runs now: only then can it be killed within a call
+        #: whether a worker's own code is running: only then can it be killed within a call
         self.in_worker = False
-        #: the worker whose code it is
+        #: the worker whose code is running
         self.worker_id = ""
-        #: whether that worker is one of a deposed job master
+        #: whether that worker belongs to a deposed job master
         self.in_deposed = False
-        #: whether the job master's code runs now
+        #: whether the job master's code is running
         self.in_master = False
         #: whether the job has ended
         self.is_job_done: Callable[[], bool] = lambda: False
-        #: whether there is no power
+        #: whether the power is out
         self.is_dark: Callable[[], bool] = lambda: False
-        #: faults that the next storage operations meet, in this order, each as soon as it can
+        #: faults for the next storage operations, in this order, each at the first operation that can have it
         self.planned_storage: list[str] = []
         self._chance = chance
         self._draw = chance.random
@@ -57,35 +57,35 @@ class Faults:
 
     @property
     def kills_left(self) -> bool:
-        """Whether any worker will be killed yet."""
+        """Whether any more workers may be killed."""
         seen, rates = self.seen, self.rates
         if self.are_over or not rates.kills_max or (rates.spares_until_end and not self.has_ending):
             return False
         return seen["kill"] + seen["kill-within-call"] < rates.kills_max
 
     def kills_after(self, is_protocol: bool) -> bool:
-        """Whether a worker dies after this action."""
+        """Return whether a worker dies after this action."""
         if not self.kills_left:
             return False
         rates = self.rates
         return self._happens("kill", rates.kill_after_protocol if is_protocol else rates.kill_after_action, 1_000)
 
     def maybe_die(self) -> None:
-        """Call wherever a worker meets the world: a worker may end there, in mid-step."""
+        """Kill the worker, at random; called wherever a worker interacts with the outside, in mid-step."""
         rate = self.rates.kill_within_call
         if rate and self.in_worker and self.kills_left and self._happens("kill-within-call", rate, 1_000):
             raise WorkerKilled
 
     @property
     def master_kills_left(self) -> bool:
-        """Whether the job master will be killed yet."""
+        """Whether the job master may be killed again."""
         seen, kills_max = self.seen, self.rates.master_kills_max
         if self.are_over or not kills_max:
             return False
         return seen["master-kill"] + seen["master-kill-within-call"] < kills_max
 
     def kills_master_after(self, is_protocol: bool) -> bool:
-        """Whether the job master dies after this action."""
+        """Return whether the job master dies after this action."""
         if not self.master_kills_left:
             return False
         rates = self.rates
@@ -93,43 +93,43 @@ class Faults:
         return self._happens("master-kill", rate, 1_000)
 
     def maybe_kill_master(self) -> None:
-        """Call wherever the job master meets the world: it may end there, in mid-turn."""
+        """Kill the job master, at random; called wherever it interacts with the outside, in mid-turn."""
         rate = self.rates.master_kill_within_call
         can_die = rate and self.in_master and self.master_kills_left
         if can_die and self._happens("master-kill-within-call", rate, 1_000):
             raise MasterKilled
 
     def drops_connection(self) -> bool:
-        """Whether a connection between two workers breaks after this action."""
+        """Return whether a connection between two workers breaks after this action."""
         rates = self.rates
         return self._happens("dropped-connection", rates.dropped_connection, rates.dropped_connections_max)
 
     def is_doubled(self) -> bool:
-        """Whether a message is delivered a second time."""
+        """Return whether a message is delivered twice."""
         return self._happens("doubled-message", self.rates.doubled_message, 1_000)
 
     def is_silent(self) -> bool:
-        """Whether a death is noticed only by silence."""
+        """Return whether a death is noticed only by missing heartbeats."""
         return self._happens("silent-kill", self.rates.silent_kill, 1_000)
 
     def is_zombie(self) -> bool:
-        """Whether a released worker goes on for a while."""
+        """Return whether a released worker keeps running for a while."""
         return self._happens("zombie", self.rates.zombie, 1_000)
 
     def is_split(self) -> bool:
-        """Whether a job master that seems to have died goes on."""
+        """Return whether a job master that appears dead keeps running."""
         return self._happens("split-brain", self.rates.split_brain, 1_000)
 
     def sets_clocks(self) -> bool:
-        """Whether the clocks of all hosts are set forwards, as after a suspension."""
+        """Return whether the clocks of all hosts are set forwards, as after a suspension."""
         return self._happens("clock-jump", self.rates.clock_jump, 3)
 
     def is_slow(self, kind: str, rate: float) -> bool:
-        """Whether something new is slow."""
+        """Return whether something new is slow."""
         return self._happens(kind, rate, 1_000_000)
 
     def on_user_call(self) -> None:
-        """Raise, at times, as a user function might; or die within it."""
+        """Raise at random, as a user function might, or die within the call."""
         self.maybe_die()
         rates = self.rates
         if rates.user_errors_max and self._happens("user-error", rates.user_error, rates.user_errors_max):
@@ -137,7 +137,7 @@ class Faults:
             raise PlannedError("planned")
 
     def storage_fault(self, kinds: tuple[str, ...]) -> str | None:
-        """Which of these faults a storage operation meets, if any."""
+        """Choose one of these faults for a storage operation, if any."""
         rates = self.rates
         if self.planned_storage and self.planned_storage[0] in kinds:
             return self.planned_storage.pop(0)

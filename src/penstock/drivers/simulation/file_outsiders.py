@@ -1,12 +1,12 @@
-"""Others who are at work in the directories of simulated file sinks, while the jobs are (G9).
+"""Other processes that work in the directories of simulated file sinks at the same time as the jobs (G9).
 
-- A *neighbour* is another job with a sink at the same path, the real one. It writes, commits or dies as it likes. What
-  it has under way is its own as long as it lives; what it has closed is its own for ever.
-- A *reader* of the output moves visible files away. The jobs go on, and write nothing again.
-- A *mover* takes hidden files away, which no-one should. A job that needs one fails, and says which. A person puts all
-  back then, and starts the next job.
+- A *neighbour* is another job with a real sink at the same path. It writes, commits or dies at random. Its unfinished
+  files are its own while it lives; its closed files are its own permanently.
+- A *reader* of the output moves visible files away. The jobs continue and write nothing twice.
+- A *mover* takes hidden files away, which is not allowed. A job that needs one fails and names it. A person then puts
+  all of them back and starts the next job.
 
-All of this has chance of its own.
+All of this uses its own random numbers.
 """
 
 from __future__ import annotations
@@ -29,25 +29,26 @@ from penstock.drivers.simulation.outside import Outside
 from penstock.drivers.simulation.page_cache import PageCache, directory_of, make_directories
 
 READER, MOVER = "reader", "mover"
-#: Who is there besides the jobs, in the worlds that have file sinks.
+#: The processes that may move files in worlds with file sinks; one of them is drawn.
 KINDS: Final = (None, None, READER, MOVER)
 NEIGHBOUR_SHARE: Final = 0.4
 MOVES_MAX: Final = 3
 NEIGHBOURS_MAX: Final = 4
-#: How often anybody does something, of the looks: after a step of a driver of epochs or batches, and after an action.
+#: How likely one of them acts per `look`: after a step of a driver of epochs, after a step of a driver of batches, and
+#: after an action of a streaming simulation.
 ACTS: Final = 0.1
 ACTS_OF_BATCHES: Final = 0.3
 ACTS_OF_STREAMS: Final = 0.004
 
 
 def meddler_of(world: str) -> str | None:
-    """Who moves files in a world: READER, MOVER or nobody."""
+    """Return the process that moves files in a world: READER, MOVER or None."""
     return random.Random(f"who moves files of {world}").choice(KINDS)
 
 
 @dataclass(frozen=True)
 class _Host:
-    """The task of a neighbour, as its writer sees it."""
+    """A neighbour's task as seen by its writer."""
 
     job_id: str
     operator_id: str = "sink"
@@ -60,18 +61,18 @@ class _Host:
     owes_nothing: bool = False
 
     def now_ms(self) -> int:
-        """Time stands still."""
+        """Return 0: time stands still."""
         return 0
 
     def count(self, name: str, increment: int = 1) -> None:
-        """Nobody looks."""
+        """Ignore the count."""
 
     def emit_to_client(self, payload: bytes) -> None:
-        """Nobody listens."""
+        """Ignore the payload."""
 
 
 class _Neighbour:
-    """One other job."""
+    """Another job."""
 
     def __init__(self, name: str, base: str) -> None:
         self.name = name
@@ -82,36 +83,36 @@ class _Neighbour:
         self._writer: Any = sink.create_writer(host)
         self._committer: Any = sink.create_committer(host)
         self._open: list[str] = []
-        #: whether it lived when the sinks of a job ended last
+        #: whether it was alive when a job's sinks last ended
         self.outlives_sinks = False
-        #: the lines of what is closed, and those of what is visible
+        #: the lines of its closed files and of its visible files
         self.closed: list[tuple[FileCommittable, list[str]]] = []
         self.visible: list[str] = []
 
     def has(self, path: str) -> bool:
-        """Whether a file lies in its staging directory."""
+        """Return whether a file is in its staging directory."""
         return f"/{self._writer._names.staging.rpartition('/')[2]}/" in path
 
     def write(self, line: str) -> None:
-        """Add a line to the file that is open."""
+        """Add a line to the open file."""
         self._writer.write_batch([line], None)
         self._open.append(line)
 
     def close_files(self) -> None:
-        """As at a barrier."""
+        """Close the open files, as at a barrier."""
         for committable in self._writer.prepare_commit():
             self.closed.append((committable, self._open))
         self._open = []
 
     def commit(self) -> None:
-        """As when a checkpoint has completed."""
+        """Commit the closed files, as when a checkpoint has completed."""
         self._committer.commit([committable for committable, _ in self.closed])
         self.visible += [line for _, lines in self.closed for line in lines]
         self.closed.clear()
 
 
 class Outsiders:
-    """See the module's text. `sinks`: the names of the sinks that write files; `are_faults_over`: nobody meddles."""
+    """Runs these processes. `sinks`: the names of the file sinks; `are_faults_over`: if true, none of them acts."""
 
     def __init__(
         self,
@@ -129,15 +130,15 @@ class Outsiders:
         self._own = random.Random(f"others at files of {world}")
         self._has_neighbours = self._own.random() < NEIGHBOUR_SHARE
         kind = meddler_of(world)
-        # While a batch commits, a part of its output is to be seen, and may be taken back.
+        # While a batch commits, part of its output is visible and may still be taken back.
         self._meddler = None if batches and kind == READER else kind
         self._acts = ACTS_OF_BATCHES if batches else acts
         self._are_over = are_faults_over
         self._write = write
         self._neighbours: list[_Neighbour] = []
-        #: the hidden files that were taken away: where each was
+        #: the hidden files that were moved away, and their original paths
         self._aside: dict[str, str] = {}
-        #: why the last job has failed, when that was for want of a file
+        #: why the last job failed, if a missing file was the reason
         self.lack: str | None = None
 
     @property
@@ -145,11 +146,11 @@ class Outsiders:
         return self._outside.files
 
     def is_alive(self, process: str) -> bool:
-        """Whether it is the process of a neighbour that lives."""
+        """Return whether this is the process of a live neighbour."""
         return any(one.is_alive and one.name == process for one in self._neighbours)
 
     def look(self) -> None:
-        """Something has happened: perhaps somebody does something."""
+        """Let one of the processes act, at random; called after something has happened."""
         if not self._sinks or not (self._has_neighbours or self._meddler) or self._are_over() or self._files.is_off:
             return
         if self._own.random() < self._acts:
@@ -161,13 +162,13 @@ class Outsiders:
                 self._move()
 
     def on_power_cut(self) -> None:
-        """The neighbours end, too."""
+        """End all neighbours."""
         for one in self._neighbours:
             one.is_alive = False
 
     @contextmanager
     def _as(self, name: str) -> Iterator[None]:
-        """A process that nothing happens to is at work."""
+        """Run the block as a process that has no faults."""
         outside, files = self._outside, self._files
         before = outside.process, outside.on_file_step, files.before_step
         outside.process, outside.on_file_step, files.before_step = lambda: name, lambda: None, lambda: None
@@ -244,16 +245,16 @@ class Outsiders:
                 self._move_to(path, name)
 
     def is_of_a_neighbour(self, path: str) -> bool:
-        """Whether it is a hidden file of another job."""
+        """Return whether the path is a hidden file of another job."""
         return any(one.has(path) for one in self._neighbours)
 
     def on_sinks_end(self) -> None:
-        """The sinks of a job remove what others have left who have died by now."""
+        """Note which neighbours are alive: the ending sinks of a job remove files left by dead ones."""
         for one in self._neighbours:
             one.outlives_sinks = one.is_alive
 
     def may_leave(self, path: str) -> bool:
-        """Whether it is a hidden file of another job, and sinks that have ended had no right to remove it."""
+        """Return whether the path is a hidden file of another job that the ended sinks had no right to remove."""
         return any(
             one.has(path) and (one.outlives_sinks or not is_open_part(path.rpartition("/")[2]))
             for one in self._neighbours
@@ -266,7 +267,7 @@ class Outsiders:
         self._files.sync_directory(directory_of(to))
 
     def explain(self, failure: str) -> bool:
-        """Whether a task has failed for want of a file that was moved away, and says which."""
+        """Return whether a task failed because a file was moved away, and its error names the file."""
         return any(self._says(failure, path) for path in self._aside.values())
 
     def _says(self, failure: str, path: str) -> bool:
@@ -275,9 +276,9 @@ class Outsiders:
         return f"{path} is gone" in failure or f"/{final}: it is missing" in failure
 
     def on_failure(self, reason: str) -> bool:
-        """A job has failed: when that is for want of a file, it has to say which, and all are put back.
+        """Handle the failure of a job: if it lacked a file, its error must name the file, and all files are put back.
 
-        Returns whether it was.
+        Return whether a missing file was the reason.
         """
         if "cannot commit" not in reason:
             return False
@@ -295,7 +296,7 @@ class Outsiders:
         return True
 
     def end(self) -> None:
-        """All jobs are over: a neighbour that lives comes to its end, and all have what is theirs."""
+        """Finish after all jobs: commit the files of live neighbours, and check that all have their output."""
         for one in self._neighbours:
             if one.is_alive:
                 with self._as(one.name):

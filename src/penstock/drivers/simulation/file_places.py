@@ -1,18 +1,18 @@
-"""Where the files of simulated file sinks are, on the simulated disk."""
+"""Directories of simulated file sinks on the simulated disk."""
 
 from __future__ import annotations
 
 from typing import Final
 
-#: Where their output is.
+#: The directory of their output.
 OUT: Final = "out"
-#: Where readers put what they take of the output, and others what they take of what is hidden.
+#: The directories for output taken by readers, and for hidden files taken by others.
 TAKEN: Final = "taken"
 ASIDE: Final = "aside"
-#: The bucket of the sinks of other jobs.
+#: The bucket of the other jobs' sinks.
 NEIGHBOURS: Final = "neighbours"
 
 
 def is_visible(path: str) -> bool:
-    """Whether readers of the output look at a file."""
+    """Return whether readers of the output read a file."""
     return not any(name.startswith(".") for name in path.split("/"))

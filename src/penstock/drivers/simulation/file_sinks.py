@@ -1,4 +1,4 @@
-"""Real file sinks in simulated jobs, on the simulated disk, and what is to be seen of them in the end (G9)."""
+"""Real file sinks in simulated jobs, on the simulated disk, and their final output (G9)."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from penstock.drivers.simulation.outside import Outside, outside
 from penstock.drivers.simulation.page_cache import PageCache
 from penstock.drivers.simulation.topology import Topology
 
-#: The share of worlds in which sinks write files.
+#: The share of worlds whose sinks write files.
 SHARE: Final = 0.15
-#: So that a file ends between two checkpoints at times.
+#: Small enough that files sometimes end between two checkpoints.
 PART_BYTES: Final = 120
 
 
 class Lines(SerializationSchema[Any]):
-    """A record as a line that reads as Python; user code, which fails at times."""
+    """Serializes a record as a line with a Python literal; as user code, it sometimes fails."""
 
     def __init__(self, world: str) -> None:
         self._world = world
@@ -40,12 +40,12 @@ class Lines(SerializationSchema[Any]):
 
 
 def bucket_of(record: Any) -> str:
-    """The directory of a record: one of two, by its key."""
+    """Return the directory of a record: one of two, by its key."""
     return f"keys-{crc32(repr(record[0]).encode()) % 2}"
 
 
 def file_sink(world: str, name: str) -> Sink[Any]:
-    """A sink of a topology that writes files."""
+    """Build a topology's sink that writes files."""
     builder = FileSink.for_row_format(f"{PROTOCOL}://{world}/{OUT}/{name}", Lines(world))
     builder.with_bucket_assigner(BucketAssigner.by(bucket_of))
     if meddler_of(world) == MOVER:
@@ -55,16 +55,16 @@ def file_sink(world: str, name: str) -> Sink[Any]:
 
 
 def maybe_write_files(topology: Topology) -> None:
-    """Let the sinks of some topologies write files."""
+    """Make the sinks of some topologies write files."""
     if random.Random(f"file sinks of {topology.world}").random() < SHARE:
         for stage in topology.stages:
             stage.make_sink = file_sink if stage.kind == "sink" else None
 
 
 def written(files: PageCache, name: str) -> list[Any]:
-    """The records that a sink has made visible, file by file in the order in which these were.
+    """Read the records that a sink has made visible, file by file in the order of publication.
 
-    Also those that readers have taken away by now.
+    Includes files that readers have taken away.
     """
     paths = [
         path
@@ -76,7 +76,7 @@ def written(files: PageCache, name: str) -> list[Any]:
 
 
 def _record(line: str) -> Any:
-    """What a line says; a torn one is a record that nobody expects."""
+    """Parse a line; a torn one becomes a record that is never expected."""
     try:
         return ast.literal_eval(line)
     except SyntaxError:
@@ -84,7 +84,7 @@ def _record(line: str) -> Any:
 
 
 def is_committed(world: Outside, committable: Any) -> bool:
-    """Whether something that a savepoint names is to be seen, and will be after a power cut."""
+    """Return whether a committable named by a savepoint is visible, and remains so after a power cut."""
     if isinstance(committable, KafkaCommittable):
         return world.kafka.is_committed(committable)
     if isinstance(committable, FileCommittable):
@@ -94,10 +94,10 @@ def is_committed(world: Outside, committable: Any) -> bool:
 
 
 def hidden(files: PageCache) -> list[str]:
-    """What file sinks have not made visible."""
+    """Return the files that file sinks have not made visible."""
     return [path for path in files.below(OUT) if not is_visible(path)]
 
 
 def left_open(files: PageCache) -> list[str]:
-    """The part files that were never closed."""
+    """Return the part files that were never closed."""
     return [path for path in hidden(files) if is_open_part(path.rpartition("/")[2])]

@@ -1,7 +1,7 @@
 """The simulated disk as an fsspec file system, for connectors that write files (G9).
 
-It counts as a local one: what fsspec does not ask of a file system, such as syncing and holding files, is asked of
-`SimulatedFiles`. A path begins with the name of its world: `penstock-sim://sim-7/out/sink-1/part-0-0`.
+It counts as a local one: `SimulatedFiles` handles operations outside fsspec's interface, such as syncing and holding
+files. A path begins with the name of its world: `penstock-sim://sim-7/out/sink-1/part-0-0`.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ PROTOCOL: Final = "penstock-sim"
 
 
 def _locate(path: str) -> tuple[Outside, str]:
-    """The world of a path, and the path in it."""
+    """Return the world of a path, and the path in it."""
     name, _, rest = path.partition("/")
     return outside(name), rest.rstrip("/")
 
 
 def _step(path: str) -> tuple[PageCache, str]:
-    """The files of a world in which a process takes a step; it may die before that."""
+    """Begin a process's step in a world's files and return them and the path; the process may die first."""
     world, name = _locate(path)
     world.on_file_step()
     return world.files, name
 
 
 class SimulatedFiles(LocalFiles):
-    """What connectors ask of the operating system."""
+    """The operating system's file operations that connectors use."""
 
     def exists(self, path: str) -> bool:
         world, name = _locate(path)
@@ -91,7 +91,7 @@ class SimulatedFiles(LocalFiles):
 
 
 class _Stream:
-    """A file that is being written. Once it is removed, its bytes go nowhere."""
+    """A file being written. Once it is removed, its bytes are dropped."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -109,26 +109,26 @@ class _Stream:
         return len(data)
 
     def tell(self) -> int:
-        """How many there are."""
+        """Return the number of bytes written."""
         return self._size
 
     def sync(self) -> None:
-        """Let the bytes survive."""
+        """Make the bytes durable."""
         cache, name = _step(self._path)
         if name in cache.files:
             cache.sync_file(name)
 
     def flush(self) -> None:
-        """Nothing is held back from the page cache."""
+        """Do nothing: all bytes are already in the page cache."""
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Release the file."""
         world, name = _locate(self._path)
         world.held.pop(name, None)
 
 
 class SimulatedFileSystem(AbstractFileSystem):  # type: ignore[misc]
-    """See the module's text."""
+    """The file system described above."""
 
     protocol = (PROTOCOL, "file")
     local_files = SimulatedFiles()

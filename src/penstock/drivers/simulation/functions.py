@@ -1,6 +1,6 @@
-"""User functions of simulated jobs. Records are (key, where it comes from, a number).
+"""User-defined functions of simulated jobs. Records are (key, origin, number).
 
-Each says what it does to one record in a plain function beside it, which the reference computation uses too.
+The effect of each on one record is a plain function beside it, which the reference computation also uses.
 """
 
 from __future__ import annotations
@@ -13,51 +13,51 @@ from penstock.state.descriptors import MapStateDescriptor, ValueStateDescriptor
 
 Record = tuple[Any, Any, int]
 
-#: Later than any record: such a timer fires at the end of the input only.
+#: Later than any record: such a timer only fires at the end of the input.
 LAST_MS = 10**14
-#: Lets aligned windows end after an even timestamp, so that what they give has even ones too.
+#: Makes aligned windows end after an even timestamp, so that their results also have even timestamps.
 WINDOW_OFFSET_MS = 1
 
 
 def key_of(record: Record) -> Any:
-    """The key."""
+    """Return the key."""
     return record[0]
 
 
 def mapped(record: Record, keys: int) -> Record:
-    """Another key (no two keys become one), another number."""
+    """Change the key (no two keys become equal) and the number."""
     key, origin, number = record
     return (key + 1) % keys, origin, number + 1
 
 
 def is_kept(record: Record) -> bool:
-    """Whether the filter keeps a record."""
+    """Return whether the filter keeps a record."""
     return record[2] % 4 != 1
 
 
 def expanded(record: Record, keys: int) -> list[Record]:
-    """Two records, or one."""
+    """Return one or two records."""
     key, origin, number = record
     return [record, ((key + 3) % keys, origin, number + 2)] if number % 3 == 0 else [record]
 
 
 def counted(record: Record) -> Record:
-    """A record that counts itself; sums of them do not depend on their order."""
+    """Return a record that counts as one; sums of these do not depend on their order."""
     return record[0], "count", 1
 
 
 def added(one: Record, other: Record) -> Record:
-    """Sum of numbers."""
+    """Add the numbers."""
     return one[0], one[1], one[2] + other[2]
 
 
 def tallied(key: Any, uid: str, count: int) -> Record:
-    """What a tally emits for its n-th record of a key, besides the record."""
+    """Return the extra record that a tally emits with its nth record of a key."""
     return key, ("tally", uid), count
 
 
 class _Watched:
-    """A user function whose calls the outside world hears of."""
+    """A user-defined function that reports its calls to the outside world."""
 
     def __init__(self, world: str) -> None:
         self.world = world
@@ -80,7 +80,7 @@ class Map(_Watched):
 
 
 class Pass(_Watched):
-    """Changes nothing."""
+    """Returns records unchanged."""
 
     def map(self, record: Record) -> Record:
         self.call()
@@ -116,7 +116,7 @@ class Sum(_Watched):
 
 
 class Tally(_Watched):
-    """Counts the records of a key in a value state, and emits the count beside each: `tallied`."""
+    """Counts the records of a key in a value state and emits the count after each: `tallied`."""
 
     def __init__(self, world: str, uid: str) -> None:
         super().__init__(world)
@@ -138,9 +138,9 @@ class Tally(_Watched):
 
 
 class Buckets(_Watched):
-    """Adds numbers up by buckets of event time in a map state; a timer at each bucket's end gives its sum.
+    """Sums numbers by buckets of event time in a map state; a timer at each bucket's end emits the sum.
 
-    A value state counts the buckets of the key, so that each result tells whether one before it was lost.
+    A value state counts the buckets of the key, so that each result shows whether an earlier one was lost.
     """
 
     def __init__(self, world: str, bucket_ms: int | None) -> None:
@@ -158,7 +158,7 @@ class Buckets(_Watched):
         self.sums.put(end, (self.sums.get(end) or 0) + record[2])
         context.timer_service().register_event_time_timer(end)
 
-    #: As the two inputs of one operator it treats the records of both alike.
+    #: A two-input operator treats the records of both inputs alike.
     process_element1 = process_element2 = process_element
 
     def on_timer(self, timestamp: int, context: Any) -> Iterator[Record]:
@@ -171,7 +171,7 @@ class Buckets(_Watched):
 
 
 def bucket_end(timestamp: int | None, bucket_ms: int | None) -> int:
-    """The end of the bucket; without a length there is one bucket only."""
+    """Return the end of the bucket; without a length there is only one bucket."""
     return LAST_MS if bucket_ms is None or timestamp is None else timestamp - timestamp % bucket_ms + bucket_ms
 
 
@@ -192,7 +192,7 @@ class SumAndCount:
 
 
 class WindowTotal(_Watched):
-    """A window function over an aggregate or over all records: one record with count and sum."""
+    """A window function over an aggregate or over all records: emits one record with count and sum."""
 
     def process(self, key: Any, context: Any, contents: list[Any]) -> Iterator[Record]:
         self.call()

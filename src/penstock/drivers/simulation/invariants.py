@@ -1,4 +1,4 @@
-"""What must hold, during a history and at its end. Breaches are collected, each with its kind as the first word."""
+"""Invariants of a history, checked while it runs and at its end. A violation's first word is its kind."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ from penstock.drivers.simulation.worker import Worker
 from penstock.storage.metadata import CheckpointMetadata
 
 FOUND_MAX = 10
-#: Why a task declines that begins or ends.
+#: Reasons for declining a checkpoint when a task begins or ends.
 UNREADY = ("the task cannot inject a barrier now", "the task has ended", "this worker does not have the task")
-#: Turns of workers between two looks at a task, and such looks between two at a whole executor, and at keyed state.
+#: Worker turns per check of a task; such checks per check of a whole executor, and per check of keyed state.
 TASK_EVERY = 2
 EXECUTOR_EVERY = 7
 STATE_EVERY = 11
@@ -51,28 +51,28 @@ class Invariants:
         self._completed = 0
         self._last_id = 0
         self._turns = 0
-        #: the checkpoints of which tasks were told that they were given up
+        #: the aborted checkpoints that each task was notified of
         self._given_up: dict[ExecutionId, set[int]] = {}
-        #: whether no worker was found to be invalid
+        #: whether all workers were valid so far
         self._is_valid = True
 
     @property
     def found(self) -> list[str]:
-        """What was found so far."""
+        """The violations so far."""
         return self._found
 
     # --- during the history ----------------------------------------------------------------------------------------
 
     def raised(self, error: Exception) -> None:
-        """The core, or the simulator, raised."""
+        """Record an exception in the core or the simulator."""
         self._found.append("raised: " + "".join(traceback.format_exception(error)))
 
     def stalled(self, dump: str) -> None:
-        """The job did not finish though nothing stood in its way."""
+        """Record that the job did not finish although nothing was in its way."""
         self._found.append(f"stalled:\n{dump}")
 
     def before_master(self, message: ToMaster) -> None:
-        """A message reaches the job master: no present task may fail, or decline for a missing file, unless planned."""
+        """Check a message to the job master: current tasks fail, or decline for a missing file, only if planned."""
         if not isinstance(message, TaskStateChanged | DeclineCheckpoint) or len(self._found) >= FOUND_MAX:
             return
         master = self._simulation.master
@@ -89,9 +89,9 @@ class Invariants:
             self._found.append(f"task-failed: {failure.operator_name}: {failure.traceback or failure.reason}")
 
     def after_master(self) -> None:
-        """The job master had its turn: completed checkpoints have growing ids, and all their files.
+        """Check the job master after its turn: completed checkpoints have increasing ids and all their files.
 
-        No checkpoint waits for a task that has finished, because such a wait would only end with its time-out.
+        No checkpoint waits for a task that has finished, because only its timeout would end such a wait.
         """
         simulation = self._simulation
         try:
@@ -108,7 +108,7 @@ class Invariants:
                     self._found.append(f"owed: checkpoint {pending.checkpoint_id} waits for {missing}, which finished")
         if checkpoints is not self._coordinator:
             self._coordinator, self._completed = checkpoints, 0
-        # A savepoint that ends the job counts among its checkpoints; others do not.
+        # A savepoint that ends the job counts as one of its checkpoints; other savepoints do not.
         is_last = checkpoints.last is not None and checkpoints.statistics.savepoints > 0
         completed = checkpoints.statistics.completed + is_last
         if completed == self._completed or not checkpoints.completed:
@@ -125,18 +125,18 @@ class Invariants:
         self._check_in_flight(checkpoints.completed[-1])
 
     def before_job(self) -> None:
-        """Another job begins, which numbers its attempts and checkpoints from the beginning."""
+        """Prepare for the next job, whose attempts and checkpoints are numbered from the beginning."""
         self._given_up.clear()
 
     def before_worker(self, message: ToWorker) -> None:
-        """A message reaches a worker."""
+        """Note aborted checkpoints when a message reaches a worker."""
         if isinstance(message, NotifyCheckpointAborted):
             self._given_up.setdefault(message.execution, set()).add(message.checkpoint_id)
 
     def after_worker(self, worker: Worker) -> None:
-        """A worker had its turn: what always holds is looked at bit by bit, one of its tasks a turn.
+        """Check a worker's invariants after its turn, in small portions: one of its tasks per turn.
 
-        Only the first breach is told of: the others follow from it.
+        Only the first violation is reported, because the others follow from it.
         """
         self._turns += 1
         look, is_left_out = divmod(self._turns, TASK_EVERY)
@@ -157,7 +157,7 @@ class Invariants:
             self._found.append(f"invalid: {worker.worker_id}: {broken}")
 
     def _check_barriers(self, task: StreamTask) -> None:
-        """Some barriers of a checkpoint that was given up never come: no channel may wait for them."""
+        """Check that no channel waits for the barriers of an aborted checkpoint: some of them never arrive."""
         given_up = self._given_up.get(task.execution)
         if given_up is None or task._loop is None:
             return
@@ -179,7 +179,7 @@ class Invariants:
                 )
 
     def _check_in_flight(self, metadata: CheckpointMetadata) -> None:
-        """No record was on its way to a task with a broadcast or a pointwise input, which aligns in every mode."""
+        """Check that no records were in flight to tasks with broadcast or pointwise inputs, which always align."""
         all_edges = self._simulation.master._graph.job_graph.edges
         aligning = {edge.target for edge in all_edges if edge.is_pointwise or edge.partitioning == "BROADCAST"}
         edges = {edge.index for edge in all_edges if edge.target in aligning}
@@ -187,16 +187,16 @@ class Invariants:
             self._found.append(f"in-flight: checkpoint {metadata.checkpoint_id} holds records of edges {sorted(found)}")
 
     def on_master_death(self) -> None:
-        """The job master died, in the middle of a deletion perhaps: what looks whole to the next one is whole."""
+        """Check, when the job master dies, possibly in mid-deletion, that checkpoints that look complete are."""
         for directory, missing in self._simulation.jobs.now.store.damaged().items():
             self._found.append(f"missing-file: checkpoint {directory} looks whole and lacks {missing[:SHOWN_MAX]}")
 
     def on_release(self, worker: Worker) -> None:
-        """The job master releases a worker: at the end of the job nothing of the job may be left there."""
+        """Check a worker released at the end of the job: nothing of the job may remain there."""
         if self._simulation.master.status not in (JobStatus.FINISHED, JobStatus.CANCELED):
             return
         if worker.has_stood_still:
-            return  # its tasks may not have ended in time after they were cancelled; then it was ended by force
+            return  # its cancelled tasks may not have ended in time; then it was ended by force
         executor = worker.executor
         if executor.tasks:
             self._found.append(f"leaked-task: {worker.worker_id} has {[str(t.execution) for t in executor.tasks]}")
@@ -204,20 +204,20 @@ class Invariants:
             self._found.append(f"leaked-channel: {worker.worker_id} has {[*executor._consumers, *executor._producers]}")
 
     def on_running(self) -> None:
-        """The job begins to run: count the restarts in which a part of it has finished already."""
+        """Count the start if part of the job has already finished."""
         master = self._simulation.master
         latest = master.checkpoints.latest
         if latest is not None and is_partly_finished(latest):
             self._simulation.events["begun partly finished"] += 1
 
     def on_reader_begun(self) -> None:
-        """A source reader begins: not once the savepoint that ends the job is complete."""
+        """Check that no source reader begins once the savepoint that ends the job is complete."""
         last = self._simulation.master.checkpoints.last
         if last is not None:
             self._found.append(f"resumed: a reader begins after savepoint {last.external_path} has ended the job")
 
     def on_finish(self, operator_id: str, subtask: int, attempt: int) -> None:
-        """An operator is finished: that needs all its input to have come to a true end (F4)."""
+        """Check that an operator only finishes once all its input has truly ended (F4)."""
         stopping = self._simulation.outside.stopping
         is_draining = bool(stopping) and stopping[max(stopping)] is StopMode.DRAIN
         for worker in self._simulation.cluster.workers.values():
@@ -230,7 +230,7 @@ class Invariants:
                     self._found.append(f"finish: {task.deployment.task_name} {execution} has not come to its end")
 
     def on_answer(self, request: Request, path: str | None, error: str | None) -> None:
-        """A request for a savepoint is answered."""
+        """Check the answer to a savepoint request."""
         simulation, kind = self._simulation, request.kind
         if len(request.answers) > 1:
             self._found.append(f"waiter: {kind} was answered {len(request.answers)} times: {request.answers}")
@@ -255,10 +255,10 @@ class Invariants:
     # --- at the end ------------------------------------------------------------------------------------------------
 
     def was_refused(self) -> bool:
-        """Whether the job did not fit what it was to begin from; exactly those that do not must be refused (H4)."""
+        """Return whether the job was refused; exactly the jobs that do not fit their initial state must be (H4)."""
         simulation, job, master = self._simulation, self._simulation.jobs.now, self._simulation.master
         error = str(master.failure) if master.status is JobStatus.FAILED else ""
-        # One that was cancelled may have been so before it had looked.
+        # A cancelled job may have been cancelled before it read the state.
         reason, flaw = judge(job, error, has_looked=master.status is not JobStatus.CANCELED)
         if flaw is not None:
             self._found.append(flaw)
@@ -267,11 +267,11 @@ class Invariants:
         return reason is not None
 
     def at_job_end(self, requests: Iterable[Request]) -> None:
-        """A job has ended, and been cleaned up; `requests` are all that it was asked."""
+        """Check a job that has ended and been cleaned up; `requests` are all its requests."""
         simulation = self._simulation
         master = simulation.master
         if master.status is JobStatus.CANCELED and master.checkpoints.settings.retain_on_cancel:
-            # A copy of a savepoint is not a checkpoint to go on from.
+            # A copy of a savepoint is not a checkpoint to continue from.
             for metadata in (m for m in master.checkpoints.completed if not m.ends_job):
                 directory = simulation.jobs.now.store.directory_of(metadata.checkpoint_id)
                 simulation.jobs.disk.retain(directory, metadata)
@@ -279,11 +279,11 @@ class Invariants:
             if request.master is simulation.master and not request.answers:
                 self._found.append(f"waiter: {request.kind} was never answered")
         if master.status is JobStatus.FAILED and simulation.outsiders.on_failure(str(master.failure)):
-            return  # what it has left is what a person begins from when the file is back
+            return  # a person continues from the files it leaves, once the missing file is back
         self._check_leaks()
 
     def at_end(self) -> list[str]:
-        """All that was found."""
+        """Run the final checks and return all violations."""
         simulation = self._simulation
         self._found += [*simulation.around.flaws(), *simulation.outsiders.violations]
         if not simulation.process.is_done:
@@ -303,13 +303,13 @@ class Invariants:
         return self._found
 
     def check_output(self, may_lack: bool = False) -> None:
-        """What sinks have is what they should have.
+        """Check that the sinks have the expected output.
 
-        `may_lack`: the job has failed, and what it had not made visible may be lacking.
+        `may_lack`: the job has failed, so output that was not yet visible may be missing.
         """
         simulation = self._simulation
         totals = simulation.process.totals
-        # A savepoint of a job that goes on may hold records that come again, as any such checkpoint may.
+        # A savepoint taken while the job runs may lead to repeated records, as any such checkpoint may.
         may_repeat = simulation.scenario.mode == "at-least-once" and (
             totals.masters > 1
             or totals.restarts > 0
@@ -339,7 +339,7 @@ class Invariants:
             self._found += [line for line in found if line is not None]
 
     def read(self) -> Consumed:
-        """How many records were read from each split that was not read to its end."""
+        """Return how many records were read from each split that was not read to its end."""
         simulation = self._simulation
         last, read = simulation.master.checkpoints.last, simulation.jobs.now.read_to
         if read is None:
@@ -347,9 +347,9 @@ class Invariants:
         return read
 
     def _check_hidden_files(self) -> None:
-        """File sinks leave nothing hidden but what savepoints or other jobs may name, or a power cut brought back.
+        """Check that file sinks leave no hidden files, unless savepoints, other jobs or power cuts explain them.
 
-        So it is with one job of which no savepoint was asked.
+        Only a single job without savepoints is checked.
         """
         simulation, disk = self._simulation, self._simulation.jobs.disk
         seen = simulation.around.faults.seen
@@ -363,7 +363,7 @@ class Invariants:
         job, master = simulation.jobs.now, simulation.master
         is_retained = master.status is JobStatus.CANCELED and master.checkpoints.settings.retain_on_cancel
         left = job.store.leftovers(master.checkpoints.completed if is_retained else ())
-        # One that was cancelled before it knew what there is, and retains its checkpoints, has to leave all.
+        # A job that retains its checkpoints, and was cancelled before it knew which there are, has to leave them all.
         if left and (master.checkpoints.knows_what_to_keep or not is_retained):
             self._found.append(f"leaked-file: {len(left)} files are left: {left[:SHOWN_MAX]}")
         partial = simulation.jobs.disk.partial_savepoints()
@@ -376,7 +376,7 @@ class Invariants:
 
 
 def _is_at_its_end(task: StreamTask, is_draining: bool) -> bool:
-    """Whether no record can come: all inputs have drained, or the reader was at its end, or is being drained."""
+    """Return whether no record can arrive: all inputs have drained, or the reader is at its end or being drained."""
     if task.gate.channels:
         return all(channel.has_drained for channel in task.gate.channels)
     reader: Any = None if task.source is None else task.source.reader

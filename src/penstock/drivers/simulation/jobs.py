@@ -1,4 +1,4 @@
-"""The jobs of a history, one after another: each goes on from what the one before left, and may be another program."""
+"""The consecutive jobs of a history: each continues from its predecessor's state, possibly with another program."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from penstock.storage.metadata import CheckpointMetadata
 
 @dataclass
 class Job:
-    """One of them. `begun_from`: the savepoint or checkpoint."""
+    """A job of a history. `begun_from`: the savepoint or checkpoint it began from."""
 
     job_id: str
     program: Program
@@ -33,23 +33,23 @@ class Job:
     graph: JobGraph
     store: MemoryStore
     begun_from: CheckpointMetadata | None = None
-    #: how far the sources were by then
+    #: the positions of the sources at that point
     begun_at: Consumed | None = None
-    #: where the sources were drained before, by this job's forerunners
+    #: the positions at which an earlier job was drained
     read_to: Consumed | None = None
-    #: the savepoints that were begun, with what they are to do to the job
+    #: the savepoints begun, and how each is to stop the job
     savepoints: dict[str, StopMode | None] = field(default_factory=dict)
-    #: whether records in flight went to other subtasks than before, which does not keep their order
+    #: whether records in flight moved to other subtasks, which does not preserve their order
     is_unordered: bool = False
-    #: whether it began again to have another parallelism, or has another one
+    #: whether it restarted to change its parallelism, or has changed it
     was_rescaled: bool = False
-    #: whether all its tasks began again for that, or to leave a worker
+    #: whether all its tasks restarted for that, or to leave a worker
     has_moved: bool = False
     #: whether a savepoint that drained it is complete
     was_drained: bool = False
 
     def in_tempo(self, mode: str, filled: str | None = None) -> None:
-        """Run it in that mode; `filled`: where a batch leaves its state."""
+        """Set the job's execution mode; `filled`: where a batch leaves its state."""
         self.configuration.write(options.RUNTIME_MODE, mode)
         if filled is not None:
             self.configuration.write(options.BATCH_SAVEPOINT_PATH, filled)
@@ -57,7 +57,7 @@ class Job:
 
 
 class Jobs:
-    """Makes the jobs; `now` is the last one. `resumed` counts what differed in those that went on."""
+    """Creates the jobs; `now` is the last one. `resumed` counts how resumed jobs differed from their predecessors."""
 
     def __init__(self, seed: int, scenario: Scenario, disk: Disk, faults: Faults) -> None:
         self.disk = disk
@@ -71,21 +71,21 @@ class Jobs:
         is_exactly_once = scenario.mode != "at-least-once"
         self._changes = ChangeMaker(chance, scenario.changes, max_parallelism, is_exactly_once)
         self.all: list[Job] = []
-        #: the program of the last job that was not refused
+        #: the program of the last job that was accepted
         self.accepted = self._changes.first(scenario.topology)
         self.now = self._add(self.accepted, None)
 
     def newest(self) -> tuple[str | None, bool]:
-        """What a job finds that looks for what jobs of its name have left: a path, and whether nothing is to do."""
+        """Find the newest state left by jobs of this name: return its path, and whether there is nothing left to do."""
         choice = choose_latest(self.disk.left_by(self._scenario.topology.world))
         if choice.end is not None:
             return choice.end.savepoint, True
         return choice.checkpoints[0].external_path if choice.checkpoints else choice.path, False
 
     def begin(self, path: str | None, as_it_was: bool, is_told: bool = True) -> Job:
-        """The next job, from a savepoint or checkpoint or from nothing; `as_it_was`: with the program of before.
+        """Begin the next job from a savepoint, a checkpoint or scratch; `as_it_was`: with the previous program.
 
-        `is_told`: whether it is told the path, and does not have to find it.
+        `is_told`: whether it gets the path and does not have to find it.
         """
         metadata = None if path is None else self.disk.load_savepoint(path)
         before = self.accepted
@@ -93,7 +93,7 @@ class Jobs:
         return self._add(program, metadata, is_told)
 
     def accept(self) -> None:
-        """Note what differs in the present job, which was not refused."""
+        """Accept the current job, which was not refused, and count its differences."""
         job, before = self.now, self.accepted
         self.accepted = job.program
         if job.begun_from is None:
@@ -111,7 +111,7 @@ class Jobs:
         in_flight = bool(records_in_flight(job.begun_from))
         seen["with records in flight"] += in_flight
         seen["from RocksDB's own files"] += holds_native(job.begun_from)
-        # Calls to be made again are dealt out one by one, whatever their keys, as all of operator state is.
+        # Calls to be repeated are redistributed one by one regardless of their keys, like all operator state.
         forerunner = next(one for one in self.all if one.job_id == job.begun_from.job_id)
         has_moved = was != now or forerunner.was_rescaled or job.was_rescaled
         job.is_unordered |= (in_flight or holds_calls(job.begun_from)) and has_moved
@@ -138,7 +138,7 @@ class Jobs:
             write(options.RECOVERY_PATH, path)
             write(options.RECOVERY_CLAIM_MODE, "CLAIM" if self._scenario.wishes.claims else "NO_CLAIM")
             self.disk.claimed = path if self._scenario.wishes.claims else None
-        # The names of savepoints begin with the first half of the id.
+        # Savepoint names begin with the first half of the id.
         forerunner = None if metadata is None else next(job for job in self.all if job.job_id == metadata.job_id)
         begun_at = None if metadata is None else consumed(self.disk, metadata)
         job_id = f"{len(self.all) + 1:012x}{self._seed % 2**80:020x}"
@@ -157,11 +157,11 @@ class Jobs:
         return job
 
     def backends(self) -> SimulatedBackends:
-        """Those of a worker of the job of now."""
+        """Create the state backends of a worker of the current job."""
         return SimulatedBackends(self.now.program.backend, self.folder)
 
     def epochs(self, last: Job | None = None) -> list[Epoch]:
-        """Which jobs what was committed comes from, and how far the sources were when each began."""
+        """Return the jobs that contributed to the committed output, with the source positions where each began."""
         by_id = {job.job_id: job for job in self.all}
         found: list[Epoch] = []
         job = last or self.now
@@ -172,9 +172,9 @@ class Jobs:
             job = by_id[job.begun_from.job_id]
 
     def may_commit(self, job_id: str, owner: str, checkpoint_id: int) -> bool:
-        """Whether a job may commit what `owner` prepared for a checkpoint: one that holds it has to be visible.
+        """Return whether a job may commit a transaction that `owner` prepared: a checkpoint holding it must be visible.
 
-        Its own ones have to be among its checkpoints. What former jobs left is in the savepoint that it began from.
+        This is one of the job's checkpoints for its own transactions, and its initial savepoint for earlier jobs'.
         """
         by_id = {job.job_id: job for job in self.all}
         if owner == job_id:

@@ -1,7 +1,7 @@
-"""A model of a Kafka cluster's transactions: coordinator, epochs, logs with markers, and what readers see.
+"""A model of a Kafka cluster's transactions: coordinator, epochs, logs with markers, and the readers' view.
 
-It answers as the broker does for clients of its first transaction protocol, which librdkafka is; the tests against the
-real broker (`tests/connectors/kafka`) hold the two together. A process may die before or after each step.
+It responds as the broker does to clients of its first transaction protocol, such as librdkafka; tests against the real
+broker (`tests/connectors/kafka`) keep the two consistent. A process may die before or after each step.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ TIMEOUT_MS = 60_000
 
 
 class LogEntry(NamedTuple):
-    """A message, or the marker of an end: `commits` says which one; None for a message."""
+    """A message or an end marker: `commits` distinguishes commit and abort markers; None for a message."""
 
     producer_id: int
     producer_epoch: int
@@ -50,7 +50,7 @@ class KafkaModel:
     """The brokers. Each topic has one partition.
 
     Attributes:
-        step: called before and after each change; may raise, when the process dies.
+        step: called before and after each change; may raise if the process dies.
     """
 
     step: Callable[[], None] = lambda: None
@@ -61,7 +61,7 @@ class KafkaModel:
     # --- what a client asks -------------------------------------------------------------------------------------------
 
     def init_producer_id(self, transactional_id: str, timeout_ms: int) -> tuple[int, int]:
-        """Take an id over; what is open under it is aborted."""
+        """Take over a transactional id; abort its open transaction."""
         self.step()
         entry = self.entries.setdefault(transactional_id, _Entry(len(self.entries)))
         if entry.state == ONGOING:
@@ -75,7 +75,7 @@ class KafkaModel:
         return entry.producer_id, entry.epoch
 
     def append(self, key: ProducerKey, topic: str, values: Iterable[bytes | None]) -> None:
-        """Write messages of a transaction, which begins with the first."""
+        """Write messages of a transaction, which begins with the first one."""
         self.step()
         entry = self.entries[key.transactional_id]
         if (entry.producer_id, entry.epoch) != key[1:] or entry.state not in (EMPTY, ONGOING):
@@ -86,7 +86,7 @@ class KafkaModel:
         self.step()
 
     def end(self, key: ProducerKey, commits: bool) -> bool:
-        """End a transaction; False for an answer that refuses for good."""
+        """End a transaction; return False if the broker refuses permanently."""
         self.step()
         entry = self.entries.get(key.transactional_id)
         if entry is None or (entry.producer_id, entry.epoch) != key[1:]:
@@ -107,24 +107,24 @@ class KafkaModel:
     # --- what happens by itself ---------------------------------------------------------------------------------------
 
     def time_out(self, transactional_id: str) -> None:
-        """A transaction was open for too long."""
+        """Abort a transaction that was open for too long."""
         entry = self.entries[transactional_id]
         if entry.state == ONGOING:
             entry.epoch += 1
             self._end(entry, False)
 
     def forget(self, transactional_id: str) -> None:
-        """An id was not used for days."""
+        """Expire an id that was not used for days."""
         del self.entries[transactional_id]
 
     # --- what readers see ---------------------------------------------------------------------------------------------
 
     def open_ids(self) -> list[str]:
-        """The ids whose transactions are open: readers of what was committed wait for them."""
+        """Return the ids with open transactions, for which readers of committed records wait."""
         return [name for name, entry in self.entries.items() if entry.state == ONGOING]
 
     def visible(self, topic: str) -> list[Any]:
-        """What a reader of committed records sees of a topic, in its order: nothing from an open transaction on."""
+        """Return the committed records of a topic that readers see, in order, up to the first open transaction."""
         log = self.logs.get(topic, [])
         is_seen: list[bool] = [False] * len(log)
         waiting: dict[int, list[int]] = {}
@@ -139,18 +139,18 @@ class KafkaModel:
         return [ast.literal_eval(value.decode()) for value in seen if value is not None]
 
     def visible_at_last(self, topic: str) -> list[Any]:
-        """The same, when what dead and forgotten processes have left open has timed out."""
+        """Return the visible records once the open transactions of dead and forgotten processes have timed out."""
         for name in self.open_ids():
             self.time_out(name)
         return self.visible(topic)
 
     def is_committed(self, committable: KafkaCommittable) -> bool:
-        """Whether the log says so."""
+        """Return whether the log has a commit marker for it."""
         return ModelBrokers(self).find_marker(committable) is True
 
 
 class ModelBrokers:
-    """What a sink asks of the brokers."""
+    """The broker requests of a sink."""
 
     def __init__(self, model: KafkaModel) -> None:
         self._model = model
@@ -190,11 +190,11 @@ class ModelBrokers:
         return None
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: the model holds no resources."""
 
 
 class ModelTransaction:
-    """A producer for one transaction; what it sends leaves now and then, and with the flush at the latest."""
+    """A producer for one transaction; its messages are sent from time to time, and at the latest by the flush."""
 
     def __init__(self, model: KafkaModel, transactional_id: str) -> None:
         self._model = model
@@ -202,7 +202,7 @@ class ModelTransaction:
         self._buffered: list[tuple[str, bytes | None]] = []
 
     def begin(self) -> None:
-        """The broker hears of it with the first message."""
+        """Do nothing: the broker learns of the transaction from the first message."""
 
     def send(self, messages: Messages) -> None:
         assert isinstance(messages.topics, str)

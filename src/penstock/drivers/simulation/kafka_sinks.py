@@ -1,4 +1,4 @@
-"""The Kafka sink as it is, in simulated jobs, on a model of the brokers (G9)."""
+"""The real Kafka sink in simulated jobs, with a model of the brokers (G9)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from penstock.drivers.simulation.outside import outside
 
 
 class SimulatedKafkaSink(KafkaSink[Any]):
-    """Reaches the brokers of its world in place of real ones."""
+    """Connects to the model brokers of its world instead of real ones."""
 
     def __init__(self, world: str, name: str) -> None:
         schema = KafkaRecordSerializationSchema(name, Lines(world))
@@ -31,5 +31,5 @@ class SimulatedKafkaSink(KafkaSink[Any]):
 
 
 def kafka_sink(world: str, name: str) -> Sink[Any]:
-    """A sink of a topology that writes to Kafka."""
+    """Build a topology's sink that writes to Kafka."""
     return cast(Sink[Any], SimulatedKafkaSink(world, name))

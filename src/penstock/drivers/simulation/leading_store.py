@@ -1,4 +1,4 @@
-"""A job's checkpoint storage as one of its masters has it: with that master's number, as a file system store has."""
+"""A job's checkpoint storage as used by one of its masters: with that master's number, like a file system store."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class LeadingStore:
         self._number = 0
         self._known_ids: set[int] = set()
         self._left: LeftByJobs | None = None
-        #: called between the steps of a call, in which other processes may do something
+        #: called between the steps of a call, where other processes may act
         self.between: Callable[[], None] = lambda: None
 
     def join(self, job_name: str) -> None:
@@ -37,12 +37,12 @@ class LeadingStore:
         return left
 
     def counts(self, checkpoint_id: int) -> bool:
-        """Whether a checkpoint of this master is one of the job, as far as is known now."""
+        """Return whether a checkpoint of this master currently counts as one of the job's."""
         return checkpoint_counts(self._store.found(), self._store.job_id, checkpoint_id, self._number)
 
     @property
     def may_lead(self) -> bool:
-        """Whether it was not deposed, or has yet to take the job over."""
+        """Whether it was not deposed, or has yet to take over the job."""
         return self._number in (0, self._store.leader())
 
     def check_leads(self) -> None:

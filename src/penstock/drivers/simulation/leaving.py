@@ -1,4 +1,4 @@
-"""How workers of a history leave: they are announced as leaving, and killed a while later (E2)."""
+"""How workers of a history leave: they are announced as leaving and killed a while later (E2)."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Leaving:
-    """How often, and how long before their end, workers are announced; drawn per seed, by a generator of its own."""
+    """How often workers are announced, and how long before their end; drawn per seed by its own generator."""
 
     seed: str = ""
-    #: how often at most, and how likely it happens after an action, and after one that moves a checkpoint along
+    #: the maximum number of times, and how likely it is after an action, and after one that advances a checkpoint
     times_max: int = 0
     after_action: float = 0.0
     after_protocol: float = 0.0
-    #: how long (ms) they live on
+    #: how long (ms) they keep running
     grace_ms_min: int = 0
     grace_ms_max: int = 0
 
     @classmethod
     def of(cls, world: str) -> Leaving:
-        """That of a seed's history; none in most of them."""
+        """Draw the departures in a seed's history; most have none."""
         own = random.Random(f"leaving workers of {world}")
         if own.random() >= 0.2:
             return cls()

@@ -1,4 +1,4 @@
-"""Takes workers away that it has announced, and sees that one that leaves gets no tasks and is let go (E2)."""
+"""Announces and later kills workers, and checks that a leaving worker gets no tasks and is released (E2)."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from penstock.drivers.simulation.leaving import Leaving
 from penstock.drivers.simulation.watched import Watched
 from penstock.drivers.simulation.worker import Worker
 
-#: How long (ms) it takes at most until the job master hears that a worker is leaving.
+#: The longest time (ms) until the job master hears that a worker is leaving.
 NOTICE_MS_MAX = 30
 
 
 class LeavingWorkers:
-    """Of one simulation; `found` takes what is wrong."""
+    """The leaving workers of one simulation; `found` collects violations."""
 
     def __init__(self, simulation: Watched, leaving: Leaving, found: list[str]) -> None:
         self._simulation = simulation
@@ -26,13 +26,13 @@ class LeavingWorkers:
         self._own = random.Random(leaving.seed)
         self._times = 0
         self._announced: set[str] = set()
-        #: of whom a job master has heard that they are leaving, with the tasks that they had then
+        #: the leaving workers known to each job master, with the tasks that they had at that time
         self._told: dict[tuple[JobMaster, str], frozenset[ExecutionId]] = {}
         self._moves: set[tuple[JobMaster, str]] = set()
         self._found = found
 
     def look(self, was_protocol: bool) -> None:
-        """Something has happened, and the job runs: perhaps a worker is leaving from now on."""
+        """Announce a worker as leaving, at random; called after an action while the job runs."""
         leaving, cluster = self._leaving, self._simulation.cluster
         rate = leaving.after_protocol if was_protocol else leaving.after_action
         if self._times >= leaving.times_max or not cluster.workers or self._own.random() >= rate:
@@ -51,7 +51,7 @@ class LeavingWorkers:
         engine.call_later(grace_ms, partial(cluster.kill, worker))
 
     def _announce(self, cluster: SimulatedCluster, worker: Worker) -> None:
-        """Say so to the job master that has the worker, if it has it still, as Spark's driver does."""
+        """Notify the job master that a worker leaves, as Spark's driver does, unless it is dead or released."""
         if not cluster.is_alive(worker) or cluster.is_released(worker):
             return
         if cluster is self._simulation.cluster:
@@ -60,7 +60,7 @@ class LeavingWorkers:
         cluster.on_master(WorkerLeaving(worker.worker_id, "it is taken away"))
 
     def after_master(self) -> None:
-        """The job master had its turn: see who has left in order, who gets tasks, and who is kept for nothing."""
+        """Check after the job master's turn: who left gracefully, who got tasks, and who is kept without any."""
         master, cluster = self._simulation.master, self._simulation.cluster
         for departure in master.history.departures:
             key = (master, departure.worker_id)

@@ -1,6 +1,6 @@
-"""Whether sources of simulated jobs send latency markers: half of the jobs do where that is asked for.
+"""Latency markers from sources of simulated jobs: where requested, half of the jobs send them.
 
-Markers change the steps of a history, so a seed that once found a fault keeps its history without them.
+Markers change the steps of a history, so a seed that once found a bug keeps its history without them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _asked = ContextVar("asked", default=False)
 
 @contextmanager
 def with_latency_markers(asked: bool = True) -> Iterator[None]:
-    """Let half of the jobs that begin meanwhile send them."""
+    """Make half of the jobs begun within the block send latency markers."""
     token = _asked.set(asked)
     try:
         yield
@@ -24,6 +24,6 @@ def with_latency_markers(asked: bool = True) -> Iterator[None]:
 
 
 def latency_interval_ms(world: str) -> int:
-    """How often the sources of a world's jobs send one; 0 for never."""
+    """Return how often the sources of a world's jobs send a marker (ms); 0 for never."""
     own = random.Random(f"latency markers of {world}")
     return own.choice((1, 5, 50)) if _asked.get() and own.random() < 0.5 else 0

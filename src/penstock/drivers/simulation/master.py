@@ -1,7 +1,7 @@
-"""The process of the job master: its turns, its deadline, its death, and the start of its successor.
+"""The job master's process: its turns, its deadline, its death, and the start of its successor.
 
-On Spark the job master lives in the driver program, and when that dies all workers end too. The same holds here: with
-the job master all workers vanish, and a new job master for the same job goes on from the content of the store.
+On Spark the job master runs in the driver program, and when that dies all workers end too. The same holds here: all
+workers end with the job master, and a new job master for the same job continues from the store's contents.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from penstock.drivers.simulation.faults import MasterKilled
 from penstock.drivers.simulation.ready import Action
 
 START_MS_MAX = 100
-#: How a job master fails whose successor is to try again: the store was out of reach when it began.
+#: The failure of a job master whose successor should try again: the store was unavailable when it began.
 OUT_OF_REACH = re.compile(r"cannot (be read|read what .* left): (OSError: )?planned")
 
 
 @dataclass
 class MasterTotals:
-    """Figures over all job masters of a history."""
+    """Totals over all job masters of a history."""
 
     masters: int = 0
     restarts: int = 0
@@ -35,7 +35,7 @@ class MasterTotals:
 
 
 class MasterProcess(Action):
-    """Its action is what is due in the job master at a deadline."""
+    """The job master's process. Running it as an action handles a deadline of the job master."""
 
     __slots__ = (
         "_cluster",
@@ -63,12 +63,12 @@ class MasterProcess(Action):
         self._make = make
         self._deadline_ms: int | None = None
         self.is_down = False
-        #: whether another process has taken the job over
+        #: whether another process has taken over the job
         self.has_successor = False
         self.totals = MasterTotals()
         #: called after each of its turns
         self.after_turn: Callable[[], None] = lambda: None
-        #: called when it seems to be dead to all others, and is not
+        #: called when it appears dead to all others but is not
         self.on_split: Callable[[], None] = lambda: None
         #: called when it dies
         self.on_death: Callable[[], None] = lambda: None
@@ -78,16 +78,16 @@ class MasterProcess(Action):
 
     @property
     def is_done(self) -> bool:
-        """Whether the job has ended for good."""
+        """Whether the job has ended permanently."""
         return not self.is_down and self.master.is_done
 
     def start(self) -> None:
-        """Let the job begin."""
+        """Start the job."""
         self.totals.masters += 1
         self.turn(self.master.start)
 
     def begin_next(self) -> None:
-        """The job has ended, and another one goes on from its savepoint."""
+        """Start the next job, which continues from the savepoint of the one that ended."""
         self._count()
         self.background = SimulatedBackground("master", self._engine, self.turn)
         self.master = self._make(False)
@@ -99,7 +99,7 @@ class MasterProcess(Action):
         self.turn(self.master.on_time)
 
     def turn(self, call: Callable[[], None]) -> None:
-        """Let the job master do something, and carry out what it decides; it may die at any point of that."""
+        """Run a call in the job master and carry out its effects; it may die at any point."""
         faults = self._engine.faults
         faults.in_master = True
         try:
@@ -119,12 +119,12 @@ class MasterProcess(Action):
         self.look_at_deadline(self._engine.steady_ms())
 
     def kill(self, is_within_call: bool = False) -> None:
-        """The process ends silently, and all workers with it, or seems to; another one is started."""
+        """End the process silently, and all workers with it, or let it appear dead; start another one."""
         engine = self._engine
         if self.is_down:
             return
-        # What it was about to do is lost within a call, so there it has to be dead. One that has yet to take its number
-        # could take it after its successor, and lead.
+        # A kill within a call loses pending effects, so the process must really be dead. One that has not taken its
+        # number yet could take it after its successor, and lead.
         can_go_on = not is_within_call and not self.master.is_done and self.master.status is not JobStatus.CREATED
         if can_go_on and engine.faults.is_split():
             self.on_split()
@@ -141,11 +141,11 @@ class MasterProcess(Action):
             engine.call_later(engine.between(0, START_MS_MAX), self._succeed)
 
     def log(self, line: str) -> None:
-        """Write a line into the event log."""
+        """Write a line to the event log."""
         self._engine.log.write(line)
 
     def take_over(self, former: MasterProcess) -> None:
-        """Begin as the successor of a process that is thought to be dead."""
+        """Begin as the successor of a process that is believed dead."""
         former._count()
         self.totals = former.totals
         former.totals = MasterTotals()
@@ -165,7 +165,7 @@ class MasterProcess(Action):
         self.totals.savepoints += self.master.checkpoints.statistics.savepoints
 
     def final_totals(self) -> MasterTotals:
-        """Over all of them, the last one included; call once, at the end."""
+        """Return the totals, including the last job master; call once, at the end."""
         if not self.is_down:
             self._count()
         return self.totals
@@ -173,10 +173,10 @@ class MasterProcess(Action):
     # --- time ------------------------------------------------------------------------------------------------------
 
     def next_due_ms(self) -> int | None:
-        """When it has something to do."""
+        """Return when it next has something to do."""
         return self._deadline_ms
 
     def look_at_deadline(self, now_ms: int) -> None:
-        """Enable its action when something is due."""
+        """Enable its action if the deadline has passed."""
         if self._deadline_ms is not None and self._deadline_ms <= now_ms:
             self._engine.ready.add(self)

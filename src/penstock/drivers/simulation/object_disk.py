@@ -1,9 +1,8 @@
-"""The objects of a simulation: a store that has no directories, no renaming, late listings, and at times wants to rest.
+"""The objects of a simulation: a store without directories or renames, with stale listings and occasional throttling.
 
-An object is there, whole and for good, as soon as it was put, and power cuts take nothing of it. What a listing shows
-may be late: of the objects that were put or deleted just now it shows by chance what there was before, and the next
-listing by chance again. At times the store refuses requests for a while, whatever they ask for, as S3 does when there
-are too many (503, Slow Down).
+An object is complete and durable as soon as it is put, and power cuts do not affect it. Listings may be stale: for each
+object put or deleted recently, a listing may show the previous state, and the next listing decides again at random. At
+times the store refuses all requests for a while, as S3 does when there are too many (503, Slow Down).
 """
 
 from __future__ import annotations
@@ -17,22 +16,22 @@ from penstock.drivers.simulation.faults import Faults
 from penstock.drivers.simulation.page_cache import ROOT, Node, directory_of
 from penstock.storage.metadata import METADATA_NAME
 
-#: Of how many of the last puts and deletions a listing may not know.
+#: The number of recent puts and deletions that a listing may miss.
 LATE_MAX: Final = 24
-#: The rate at which the store begins to refuse requests, and how many it refuses.
+#: How likely the store begins to refuse requests; at most how many it then refuses, and how often.
 THROTTLING: Final = 0.0015
 REFUSED_MAX: Final = 6
 THROTTLINGS_MAX: Final = 6
 
 
 class ObjectDisk(Disk):
-    """Objects by path, on top of the files of everything else that the simulation has."""
+    """Objects by path, in addition to all other files of the simulation."""
 
     def __init__(self, world: str, faults: Faults) -> None:
         super().__init__()
         self._faults = faults
         self._chance = random.Random(f"objects of {world}")
-        #: the last paths that were put or deleted, and whether they were there before
+        #: the paths last put or deleted, and whether they existed before
         self._recent: deque[tuple[str, bool]] = deque(maxlen=LATE_MAX)
         self._refusals_left = 0
 
@@ -56,7 +55,7 @@ class ObjectDisk(Disk):
             self._device.pop(path, None)
 
     def put_savepoint(self, directory: str, data: bytes) -> None:
-        """Put the metadata of a savepoint where there is none: from now on it exists, for ever and as it is."""
+        """Put the metadata of a new savepoint: from now on it exists and never changes."""
         if directory in self.savepoints:
             self.violations.append(f"savepoint {directory} was written over")
         self.put(f"{directory}/{METADATA_NAME}", data)
@@ -64,7 +63,7 @@ class ObjectDisk(Disk):
             self.savepoints[directory] = data
 
     def listed(self) -> list[str]:
-        """What a listing shows of all there is."""
+        """List all objects, possibly stale."""
         shown = dict.fromkeys(self.files)
         if not self._faults.are_over:
             for path, was_there in self._recent:
@@ -76,11 +75,11 @@ class ObjectDisk(Disk):
         return list(shown)
 
     def listed_below(self, directory: str) -> list[str]:
-        """What it shows of a directory, and of those in it."""
+        """List the objects in a directory and below it, possibly stale."""
         return [path for path in self.listed() if path.startswith(f"{directory}/")]
 
     def ask(self) -> None:
-        """Call before each request; raises `OSError` at times."""
+        """Raise `OSError` while the store refuses requests; called before each request."""
         if self._faults.are_over:
             return
         may_begin = self._refusals_left == 0 and self._faults.seen["throttling"] < THROTTLINGS_MAX

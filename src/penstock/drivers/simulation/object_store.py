@@ -1,6 +1,6 @@
-"""Checkpoint storage in a store of objects: each file is one object, and nothing that must be right is listed.
+"""Checkpoint storage in an object store: each file is one object, and correctness does not depend on listings.
 
-Who leads and what jobs have left is found by the product's own code (`storage.keyed_leadership`), over simulated
+The product's own code (`storage.keyed_leadership`) finds the leader and the jobs' remaining files, over simulated
 objects.
 """
 
@@ -23,7 +23,7 @@ NAME = "simulated"
 
 
 class DiskObjects:
-    """The objects of a disk, small ones by names that are known. Implements `KeyedFiles`."""
+    """The objects of a disk: small ones with known names. Implements `KeyedFiles`."""
 
     def __init__(self, disk: ObjectDisk) -> None:
         self._disk = disk
@@ -53,7 +53,7 @@ class DiskObjects:
 
 
 class ObjectStore(MemoryStore):
-    """See the module's text."""
+    """Stores each file of a job as one object."""
 
     def __init__(self, disk: ObjectDisk, job_id: str, inline_bytes_max: int, faults: Faults) -> None:
         super().__init__(disk, job_id, inline_bytes_max, faults)
@@ -66,7 +66,7 @@ class ObjectStore(MemoryStore):
         return f"{super().state_path(checkpoint_id, name, digest)}-{digest:016x}"
 
     def may_write_again(self, there: bytes, data: bytes) -> bool:
-        return there == data  # two masters of one job may use the number of a checkpoint
+        return there == data  # two masters of one job may use the same checkpoint number
 
     def _put_state_file(self, path: str, data: bytes) -> None:
         self._objects.ask()
@@ -89,7 +89,7 @@ class ObjectStore(MemoryStore):
         self._disk.promise(directory)
 
     def put_new(self, directory: str, data: bytes) -> None:
-        """Put metadata where there is none: from now on the checkpoint or savepoint exists."""
+        """Put metadata that does not exist yet: from now on the checkpoint or savepoint exists."""
         there = self._disk.files.get(f"{directory}/{METADATA}")
         if there is not None:
             is_known = there == REVOKED or decode_metadata(there, "").job_master != decode_metadata(data, "").job_master
@@ -135,7 +135,7 @@ class ObjectStore(MemoryStore):
         return sorted({*self._objects.listed_below(self._root.rstrip("/")), *known})
 
     def remove_directories(self, paths: list[str]) -> None:
-        """There are none."""
+        """Do nothing: an object store has no directories."""
 
     # --- who leads ---------------------------------------------------------------------------------------------------
 

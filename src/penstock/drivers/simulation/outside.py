@@ -1,6 +1,6 @@
-"""The world outside the job: what user functions and connectors of a simulated job reach besides the runtime.
+"""The world outside the job: everything that a simulated job's user functions and connectors reach besides the runtime.
 
-User functions and sinks travel to workers as bytes, so they cannot hold references to it; they hold its name, and find
+User functions and sinks are sent to workers as bytes, so they cannot hold references to it; they hold its name and find
 it here. It outlives workers and attempts, as a database does.
 """
 
@@ -25,21 +25,21 @@ _worlds: dict[str, Outside] = {}
 
 
 class PlannedError(Exception):
-    """Raised by a user function because the history plans it."""
+    """Raised by a user function when the history plans it."""
 
 
 @dataclass
 class Transaction:
-    """Records that a sink writer has prepared.
+    """Records prepared by a sink writer.
 
     Attributes:
         sink: the sink.
         records: the records.
-        since: the last snapshot that the writer had taken part in, or was restored from.
-        checkpoint_id: the checkpoint in whose snapshot it lies first.
+        since: the last snapshot that the writer took part in, or was restored from.
+        checkpoint_id: the first checkpoint whose snapshot contains it.
         is_committed: whether it is visible.
         is_pinned: whether a savepoint names it.
-        is_removed: whether a later attempt has removed it, because no snapshot that counts could name it.
+        is_removed: whether a later attempt removed it, because no valid snapshot could name it.
     """
 
     sink: str
@@ -53,7 +53,7 @@ class Transaction:
 
 @dataclass
 class Outside:
-    """An external system with transactions, a fuse for user functions, and chance for connectors."""
+    """An external system with transactions, planned errors for user functions, and random numbers for connectors."""
 
     chance: random.Random
     #: called at each user call; may raise
@@ -62,28 +62,28 @@ class Outside:
     on_commit: Callable[[], None] = lambda: None
     #: called before each step of the file system; may raise
     on_file_step: Callable[[], None] = lambda: None
-    #: whether a job may commit what another one, or itself, had prepared for a checkpoint by then:
-    #: (the job that commits, the job that prepared, the checkpoint)
+    #: whether a job may by now commit transactions that it or another job prepared for a checkpoint: (the committing
+    #: job, the preparing job, the checkpoint)
     is_covered: Callable[[str, str, int], bool] = lambda job_id, owner, checkpoint_id: True
     #: called when a source reader begins
     on_reader_begun: Callable[[], None] = lambda: None
-    #: called when a sink writer is told that no record will follow: operator, subtask, attempt
+    #: called when a sink writer is notified that no more records follow: operator, subtask, attempt
     on_finish: Callable[[str, int, int], None] = lambda operator_id, subtask, attempt: None
-    #: whether it is a process of a deposed job master that does something now: nobody expects anything of those
+    #: whether the current process belongs to a deposed job master, so that its actions are not checked
     is_deposed: Callable[[], bool] = lambda: False
-    #: the savepoints that are to end the present job: no source is polled after their barriers
+    #: the savepoints that are to end the current job: no source is polled after their barriers
     stopping: dict[int, StopMode] = field(default_factory=dict)
-    #: whether only what a checkpoint covers may be committed
+    #: whether only transactions covered by a checkpoint may be committed
     needs_checkpoints: bool = True
-    #: what batches have begun to commit, by job
+    #: the transactions that batches have begun to commit, by job
     commit_logs: dict[str, list[TransactionId]] = field(default_factory=dict)
-    #: the file system in which connectors write
+    #: the file system that connectors write to
     files: PageCache = field(default_factory=PageCache)
-    #: the brokers to which connectors write
+    #: the brokers that connectors write to
     kafka: KafkaModel = field(default_factory=KafkaModel)
-    #: the files that processes hold while they write them, and by which one each is held
+    #: the files held by processes that write them, with the process that holds each
     held: dict[str, str] = field(default_factory=dict)
-    #: the process that is at work, and whether one is still there
+    #: the current process, and whether a process is still alive
     process: Callable[[], str] = lambda: ""
     is_alive: Callable[[str], bool] = lambda process: False
     transactions: dict[TransactionId, Transaction] = field(default_factory=dict)
@@ -100,13 +100,13 @@ class Outside:
         on_finish: Callable[[str, int, int], None] = lambda operator_id, subtask, attempt: None,
         is_deposed: Callable[[], bool] = lambda: False,
     ) -> None:
-        """From now on these hear of what happens."""
+        """Set the functions that are called from now on."""
         self.on_commit, self.is_covered, self.is_deposed = on_commit, is_covered, is_deposed
         self.on_file_step = self.kafka.step = on_commit
         self.on_reader_begun, self.on_finish = on_reader_begun, on_finish
 
     def prepare(self, transaction_id: TransactionId, sink: str, records: list[Any], since: int) -> None:
-        """Store records that are not visible yet."""
+        """Store records that are not yet visible."""
         if transaction_id in self.transactions:
             self.note(f"outside: transaction {transaction_id} was prepared twice")
         self.transactions[transaction_id] = Transaction(sink, list(records), since)
@@ -114,25 +114,25 @@ class Outside:
     def remove_stale(
         self, job_id: str, operator_id: str, subtask: int, parallelism: int, attempt: int, since: int
     ) -> None:
-        """A writer begins: what former attempts have left goes, by the rules of the file sink (`part_names`)."""
+        """Remove the transactions that earlier attempts of a writer left, by the file sink's rules (`part_names`)."""
         for (owner, operator, writer, of_attempt, _), transaction in self.transactions.items():
             is_own = (owner, operator) == (job_id, operator_id) and writer % parallelism == subtask
             if is_own and of_attempt < attempt and transaction.since >= since and not transaction.is_pinned:
                 transaction.is_removed = True
 
     def note(self, violation: str) -> None:
-        """Keep a violation, unless there are many already."""
+        """Record a violation, unless there are already many."""
         if len(self.violations) < VIOLATIONS_MAX:
             self.violations.append(violation)
 
     def end_job(self, job_id: str) -> None:
-        """A job is over and owes nothing: what its runs have prepared and not committed goes."""
+        """End a job that owes no commits: remove its prepared but uncommitted transactions."""
         for (owner, *_), transaction in self.transactions.items():
             if owner == job_id and not transaction.is_committed and not transaction.is_pinned:
                 transaction.is_removed = True
 
     def commit(self, transaction_id: TransactionId, job_id: str) -> None:
-        """A job makes a transaction visible; one that is visible already stays as it is."""
+        """Make a transaction of a job visible; a visible one stays unchanged."""
         self.on_commit()
         transaction = self.transactions.get(transaction_id)
         if transaction is None:
@@ -152,7 +152,7 @@ class Outside:
         self.on_commit()
 
     def take_back(self, job_id: str) -> None:
-        """Make invisible again what a batch had begun to commit, and forget that it had."""
+        """Undo the commits that a batch has begun, and forget that it had."""
         for transaction_id in self.commit_logs.pop(job_id, ()):
             transaction = self.transactions[transaction_id]
             if transaction.is_committed:
@@ -162,13 +162,13 @@ class Outside:
 
 
 def outside(name: str) -> Outside:
-    """The world of that name."""
+    """Return the world of that name."""
     return _worlds[name]
 
 
 @contextmanager
 def present(name: str, world: Outside) -> Iterator[Outside]:
-    """Let a world be found under a name for a while."""
+    """Register a world under a name within the block."""
     if name in _worlds:
         raise WrongValueError(f"there is a world named {name!r} already")
     _worlds[name] = world

@@ -1,9 +1,9 @@
-"""A POSIX file system in memory that loses, in a power cut, what nobody has synced.
+"""An in-memory POSIX file system that loses unsynced changes in a power cut.
 
-All processes see the page cache. On the device are the bytes of a file as they were when the file was synced last, and
-the names in a directory as they were when the directory was. After a power cut there is what the device had, and by
-chance a part of the rest: any of the changes of names (made, renamed, linked, removed), independently of one another,
-and of bytes that were not synced any prefix. A rename is one change, as in all file systems with a journal.
+All processes see the page cache. The device has each file's bytes as of the last sync of the file, and each directory's
+names as of the last sync of the directory. After a power cut, the device's contents remain, plus a random part of the
+rest: any of the name changes (create, rename, link, remove), independently of one another, and any prefix of unsynced
+bytes. A rename is a single change, as in all journaling file systems.
 """
 
 from __future__ import annotations
@@ -17,47 +17,47 @@ from penstock.base.errors import MissingPathError
 
 #: The directory of paths without a slash.
 ROOT: Final = ""
-#: How much of what was not synced survives: nothing, a part by chance, all.
+#: How much of the unsynced changes survives: nothing, a random part, everything.
 SHARES: Final = (0.0, 0.5, 0.5, 1.0)
 
 
 @dataclass(eq=False, slots=True)
 class Node:
-    """A file, whatever it is called, or a directory."""
+    """A file, under any number of names, or a directory."""
 
     is_directory: bool = False
     data: bytes = b""
-    #: what the device has
+    #: the bytes on the device
     synced: bytes = b""
 
 
 @dataclass(eq=False, slots=True)
 class Change:
-    """Of names, not on the device yet: `old` is gone, `new` is there; both in a rename."""
+    """A name change not yet on the device: `old` is removed, `new` is added; a rename has both."""
 
     node: Node
     old: str | None = None
     new: str | None = None
 
     def directories(self) -> set[str]:
-        """Whose sync brings it to the device."""
+        """Return the directories whose sync writes the change to the device."""
         return {directory_of(path) for path in (self.old, self.new) if path is not None}
 
 
 def directory_of(path: str) -> str:
-    """The directory in which a path is a name."""
+    """Return the directory that contains a path."""
     return path.rpartition("/")[0]
 
 
 class PageCache:
-    """The files and directories. Paths are relative to ROOT, which is always there."""
+    """The files and directories. Paths are relative to ROOT, which always exists."""
 
     def __init__(self) -> None:
-        #: the bytes of all files as processes see them; change it by the methods only
+        #: the bytes of all files as processes see them; change it only through the methods
         self.files: dict[str, bytes] = {}
-        #: called before each step that changes anything, or syncs; may raise
+        #: called before each step that changes or syncs anything; may raise
         self.before_step: Callable[[], None] = lambda: None
-        #: whether there is no power: nothing changes any more
+        #: whether the power is out: nothing changes any more
         self.is_off = False
         self._nodes: dict[str, Node] = {}
         self._device: dict[str, Node] = {}
@@ -68,26 +68,26 @@ class PageCache:
     # --- what processes do ---------------------------------------------------------------------------------------
 
     def is_directory(self, path: str) -> bool:
-        """Whether there is a directory of that path."""
+        """Return whether the path is a directory."""
         node = self._nodes.get(path)
         return path == ROOT or (node is not None and node.is_directory)
 
     def make_directory(self, path: str) -> None:
-        """Make a directory in one that exists, unless it is there."""
+        """Create a directory in an existing one, unless it exists."""
         if self._begin() and not self.is_directory(path):
             self._nodes[path] = Node(is_directory=True)
             self._note(Change(self._nodes[path], new=path))
 
     def remove_directory(self, path: str) -> None:
-        """Remove a directory if it is empty, and there."""
+        """Remove a directory if it exists and is empty."""
         if self._begin() and self.is_directory(path) and not any(other.startswith(f"{path}/") for other in self._nodes):
             self._note(Change(self._nodes.pop(path), old=path))
 
     def write(self, path: str, data: bytes) -> None:
-        """Write a file, which is made when it is not there; its bytes are in the page cache.
+        """Write a file, creating it if necessary; its bytes are in the page cache.
 
         Raises:
-            MissingPathError: if there is no directory for it.
+            MissingPathError: if its directory does not exist.
         """
         if not self._begin():
             return
@@ -100,13 +100,13 @@ class PageCache:
         node.data = self.files[path] = data
 
     def sync_file(self, path: str) -> None:
-        """Let the bytes of a file reach the device."""
+        """Write a file's bytes to the device."""
         if self._begin():
             node = self._nodes[path]
             node.synced = node.data
 
     def rename(self, old: str, new: str) -> None:
-        """Give a file another name, in the place of the file that has it, in one step."""
+        """Rename a file in one step, replacing any file of the new name."""
         if self._begin():
             self._nodes[new] = node = self._nodes.pop(old)
             data = self.files.pop(old)
@@ -114,20 +114,20 @@ class PageCache:
             self._note(Change(node, old, new))
 
     def link(self, old: str, new: str) -> None:
-        """Give a file one more name, which no file has."""
+        """Give a file an additional name, which must be unused."""
         if self._begin():
             self._nodes[new] = node = self._nodes[old]
             self.files[new] = self.files[old]
             self._note(Change(node, new=new))
 
     def unlink(self, path: str) -> None:
-        """Take a name away from a file; nothing happens when it is not there."""
+        """Remove a file's name; do nothing if it does not exist."""
         if self._begin() and path in self.files:
             del self.files[path]
             self._note(Change(self._nodes.pop(path), old=path))
 
     def sync_directory(self, path: str) -> None:
-        """Let all names in a directory reach the device, and those that are gone leave it."""
+        """Write a directory's names to the device, and remove deleted ones from it."""
         if self._begin():
             for number in self._by_directory.pop(path, ()):
                 change = self._changes.pop(number, None)
@@ -136,20 +136,20 @@ class PageCache:
                     self._apply(change)
 
     def is_durable(self, path: str) -> bool:
-        """Whether a file is there, and would be after a power cut, whole."""
+        """Return whether a file exists, and would survive a power cut completely."""
         node = self._nodes.get(path)
         return node is not None and self._device.get(path) is node and node.data == node.synced
 
     def below(self, directory: str) -> list[str]:
-        """The files in a directory, and in those in it."""
+        """Return the files in a directory and below it."""
         return [path for path in self.files if path.startswith(f"{directory}/")]
 
     def directories_in(self, directory: str) -> list[str]:
-        """The paths of the directories in one."""
+        """Return the paths of the directories directly in a directory."""
         return [path for path, node in self._nodes.items() if node.is_directory and directory_of(path) == directory]
 
     def _begin(self) -> bool:
-        """Whether a step takes place: with the power, the process goes that would take it."""
+        """Return whether a step takes place; in a power cut, the process that would take it ends."""
         if not self.is_off:
             self.before_step()
         return not self.is_off
@@ -163,7 +163,7 @@ class PageCache:
             self._by_directory.setdefault(directory, []).append(self._count)
 
     def _overtake(self, change: Change, number: int) -> None:
-        """A rename reaches the device with one of its directories: what it has changed in the other one is old now."""
+        """Apply earlier changes to the names of a cross-directory rename: syncing one directory applies it in both."""
         if change.old is None or change.new is None or directory_of(change.old) == directory_of(change.new):
             return
         names = {change.old, change.new}
@@ -184,7 +184,7 @@ class PageCache:
             device[change.new] = change.node
 
     def sync_all(self) -> None:
-        """Let all there is reach the device, as it does in time."""
+        """Write everything to the device, as eventually happens."""
         for change in self._changes.values():
             self._apply(change)
         for node in self._nodes.values():
@@ -193,7 +193,7 @@ class PageCache:
         self._by_directory.clear()
 
     def lose_power(self, chance: random.Random) -> None:
-        """From now on there is what the device has, and of the rest what chance has brought there before."""
+        """Reduce the contents to the device's, plus a random part of the unsynced changes."""
         names, contents = chance.choice(SHARES), chance.choice(SHARES)
         for change in self._changes.values():
             if chance.random() < names:
@@ -209,7 +209,7 @@ class PageCache:
         self.is_off = True
 
     def _is_reached(self, path: str) -> bool:
-        """Whether all directories above are there."""
+        """Return whether all parent directories are on the device."""
         while (path := directory_of(path)) != ROOT:
             node = self._device.get(path)
             if node is None or not node.is_directory:
@@ -217,7 +217,7 @@ class PageCache:
         return True
 
     def _torn(self, node: Node, share: float, chance: random.Random) -> bytes:
-        """Bytes of a file that was changed since it was synced: those of then, or the first ones of now."""
+        """Return the surviving bytes of an unsynced file: the synced ones, or a prefix of the current ones."""
         fate = chance.random()
         if fate >= share:
             return node.synced
@@ -228,7 +228,7 @@ class PageCache:
 
 
 def make_directories(cache: PageCache, path: str) -> None:
-    """As `durable_files.make_directories`: make a directory and all that are missing above it, for good."""
+    """Create a directory and its missing parents durably, like `durable_files.make_directories`."""
     missing = []
     while not cache.is_directory(path):
         missing.append(path)

@@ -1,4 +1,4 @@
-"""The person beside a job: asks for savepoints, stops and cancels it, and begins the next job from what that left.
+"""The person operating a job: requests savepoints, stops and cancels it, and starts the next job from its state.
 
 Every request has a waiter. It is answered exactly once, unless its job master dies first.
 """
@@ -18,7 +18,7 @@ from penstock.core.protocol import StopMode
 from penstock.drivers.simulation.disk import SAVEPOINTS
 from penstock.drivers.simulation.watched import Watched
 
-#: What a person may ask the master of a job for, by the name that the history gives it.
+#: The requests to a job's master, by their names in the history.
 COMMANDS: Final = {
     "savepoint": TakeSavepoint(SAVEPOINTS),
     "cancel": TakeSavepoint(SAVEPOINTS, cancels=True),
@@ -26,18 +26,18 @@ COMMANDS: Final = {
     "drain": TakeSavepoint(SAVEPOINTS, StopMode.DRAIN),
 }
 
-#: A savepoint beside the running job, one ahead of its cancellation, those that stop it, and a cancellation without
-#: any, after which its last checkpoint is there.
+#: A savepoint of the running job, one before its cancellation, the ones that stop it, and a cancellation without a
+#: savepoint, after which its last checkpoint remains.
 KINDS = ("savepoint", "cancel", "suspend", "drain", "abandon")
 
 
-#: How likely a cancellation without savepoint waits on, when there is no checkpoint.
+#: How likely a cancellation without a savepoint waits longer while there are no checkpoints.
 PATIENCE = 0.9
 
 
 @dataclass(frozen=True)
 class Continuation:
-    """Where the next job begins, if not at the beginning; `as_it_was`: with the previous program."""
+    """Where the next job begins, if not from scratch; `as_it_was`: with the previous program."""
 
     path: str | None
     as_it_was: bool = False
@@ -45,7 +45,7 @@ class Continuation:
 
 @dataclass
 class Request:
-    """Something that was asked of a job master, and what it answered: (path, error) each time."""
+    """A request to a job master, and its answers: (path, error) each."""
 
     kind: str
     master: JobMaster
@@ -53,19 +53,19 @@ class Request:
 
 
 class Person:
-    """Makes the requests of the scenario, in their order, at random moments; tells `on_answer` of answers."""
+    """Makes the scenario's requests in order at random moments; passes answers to `on_answer`."""
 
     def __init__(self, simulation: Watched, on_answer: Callable[[Request, str | None, str | None], None]) -> None:
         wishes = simulation.scenario.wishes
         self.wishes = deque(wishes.kinds)
-        #: all requests to the job of now
+        #: all requests to the current job
         self.requests: list[Request] = []
         self._simulation = simulation
         self._tell_answer = on_answer
         self._rates = wishes
 
     def look(self, was_protocol: bool) -> None:
-        """Something has happened: perhaps ask for something."""
+        """Make a request, at random; called after something has happened."""
         simulation = self._simulation
         rates, draw = self._rates, simulation.engine.chance.random
         if draw() >= (rates.after_protocol if was_protocol else rates.after_action):
@@ -79,9 +79,9 @@ class Person:
                 return
 
     def _waits_to_abandon(self) -> bool:
-        """A person who goes on from the last checkpoint mostly waits until there is one.
+        """Return whether a person who is to continue from the last checkpoint waits for one, as they mostly do.
 
-        And always until the job master has looked into the store: before that, it does not know which one is the last.
+        Always wait until the job master has read the store: before that, it does not know which one is the last.
         """
         if self.wishes[0] != "abandon":
             return False
@@ -91,7 +91,7 @@ class Person:
         return not checkpoints.completed and simulation.engine.chance.random() < PATIENCE
 
     def _wish_again(self) -> None:
-        """A person who insists repeats a request that was refused, or that died with its job master."""
+        """Repeat requests that were refused or that died with their job master, if the person insists."""
         for request in list(self.requests):
             is_dead = request.master is not self._simulation.master
             is_granted = bool(request.answers) and request.answers[0][0] is not None
@@ -122,7 +122,7 @@ class Person:
         self._tell_answer(request, path, error)
 
     def continuation(self) -> Continuation | None:
-        """The job has ended: where the person goes on, when there is to be another job."""
+        """Return where the person continues after the job's end; None if there is to be no other job."""
         simulation = self._simulation
         master, last = simulation.master, simulation.master.checkpoints.last
         if simulation.is_refused:
@@ -137,7 +137,7 @@ class Person:
             return None if mode is StopMode.DRAIN else Continuation(path)
         if master.status is JobStatus.CANCELED:
             simulation.events["cancelled"] += 1
-            # A job master that found the job cancelled was not the one to be asked.
+            # A job master that found the job cancelled did not receive the request itself.
             own = [r for r in self.requests if r.kind == "cancel" and (r.master is master or master.had_ended)]
             granted = (r.answers for r in reversed(own))
             path = next((answers[0][0] for answers in granted if answers and answers[0][0] is not None), None)
@@ -145,7 +145,7 @@ class Person:
         return None
 
     def _left_by(self, master: JobMaster) -> str | None:
-        """The last checkpoint of a job that was cancelled, or what it began from when it came to none."""
+        """Return the last checkpoint of a cancelled job, or its starting point if it completed none."""
         job = self._simulation.jobs.now
         last = master.checkpoints.last
         if last is not None:
@@ -157,5 +157,5 @@ class Person:
         return None if job.begun_from is None else job.begun_from.external_path
 
     def go_on(self) -> None:
-        """The next job begins."""
+        """Forget the requests, because the next job begins."""
         self.requests = []

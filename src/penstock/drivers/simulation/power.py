@@ -1,8 +1,8 @@
-"""The power of all hosts, which fails at times: then every process is gone, and what was not synced (G8).
+"""Power cuts of all hosts: every process ends, and unsynced changes are lost (G8).
 
-It fails after actions, and between two steps of an operation of the store. In the same histories a single process may
-end between such steps, so that others find what it had made visible and not synced, and build on that. All of this has
-chance of its own.
+The power fails after actions, and between two steps of a store operation. In the same histories a single process may
+end between such steps, so that others find its visible but unsynced changes and build on them. All of this uses its own
+random numbers.
 """
 
 from __future__ import annotations
@@ -14,59 +14,59 @@ from typing import Final
 from penstock.drivers.simulation.disk import Disk
 from penstock.drivers.simulation.faults import Faults
 
-#: How much likelier it fails after an action that moves a checkpoint or an end along, and once a process has ended
+#: How much more likely it fails after an action that advances a checkpoint or an end, and once a process has ended
 #: between two steps.
 MORE_AFTER_PROTOCOL: Final = 5
 MORE_AFTER_DEATH: Final = 5
-#: How likely something happens before a step of the store, compared with after any action.
+#: How likely a fault before a step of the store is, relative to one after an action.
 MORE_WITHIN: Final = 40
-#: The share of that in which only the process ends.
+#: The share of those faults that end only the process.
 ALONE: Final = 0.4
 CUTS_MAX: Final = 4
 DEATHS_MAX: Final = 3
 
 
 class Power:
-    """See the module's text. `rate`: how likely it fails after an action."""
+    """The power of all hosts. `rate`: how likely it fails after an action."""
 
     def __init__(self, rate: float, world: str, disk: Disk, faults: Faults, log: Callable[[str], None]) -> None:
         self._rate = rate
-        #: whether it fails no more
+        #: whether it no longer fails
         self.is_over = not rate
         self._disk = disk
         self._faults = faults
         self._log = log
         self._chance = random.Random(f"power cuts of {world}")
-        #: ends the process that is at work; called only when one is
+        #: ends the current process; called only if there is one
         self.die: Callable[[], None] = lambda: None
-        #: whether a process is at work
+        #: whether a process is running
         self.is_anybody_there: Callable[[], bool] = lambda: False
         disk.before_step = self._before_step
         faults.is_dark = lambda: disk.is_off
 
     @property
     def is_out(self) -> bool:
-        """Whether it has failed, and is not back."""
+        """Whether it has failed and is not back."""
         return self._disk.is_off
 
     def _may_fail(self) -> bool:
         return not self.is_over and not self._faults.are_over and self._faults.seen["power-cut"] < CUTS_MAX
 
     def fails_after(self, is_protocol: bool) -> bool:
-        """Whether it fails after this action; then `fail` is to be called."""
+        """Return whether it fails after this action; the caller then calls `fail`."""
         if not self._may_fail():
             return False
         rate = self._rate * (MORE_AFTER_PROTOCOL if is_protocol else 1)
         return self._chance.random() < rate * (MORE_AFTER_DEATH if self._faults.seen["kill-within-store"] else 1)
 
     def fail(self) -> None:
-        """From now on all processes are gone."""
+        """Cut the power: all processes are dead from now on."""
         self._faults.seen["power-cut"] += 1
         self._log("the power is cut")
         self._disk.lose_power(self._chance)
 
     def come_back(self) -> None:
-        """Processes may start again."""
+        """Restore the power, so that processes may start again."""
         self._disk.is_off = False
 
     def _before_step(self) -> None:

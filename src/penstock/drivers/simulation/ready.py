@@ -1,4 +1,4 @@
-"""What can happen next: a set of enabled actions from which the scheduler picks at random, in constant time."""
+"""The set of enabled actions, from which the scheduler picks at random in constant time."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
 
-#: How often a slow action may be passed over for another one in a single pick.
+#: The most times a single pick may pass over slow actions.
 PASSED_OVER_MAX: Final = 8
 
 
 class Action(ABC):
-    """One thing that can happen. `speed` under 1 makes it be passed over at times, when there is something else."""
+    """An action that can be scheduled. With a `speed` below 1 it is sometimes passed over in favour of others."""
 
     __slots__ = ("position", "speed")
 
@@ -23,23 +23,23 @@ class Action(ABC):
 
     @abstractmethod
     def run(self) -> None:
-        """Let it happen."""
+        """Perform the action."""
 
 
 class ReadySet:
-    """The enabled actions. Their order depends on the history alone, so a pick is the same in every replay."""
+    """The enabled actions. Their order depends only on the history, so replays pick the same ones."""
 
     def __init__(self) -> None:
         self.actions: list[Action] = []
 
     def add(self, action: Action) -> None:
-        """Enable an action; enabling it twice enables it once."""
+        """Enable an action; enabling it twice has no further effect."""
         if action.position < 0:
             action.position = len(self.actions)
             self.actions.append(action)
 
     def remove(self, action: Action) -> None:
-        """Disable an action, when it is enabled."""
+        """Disable an action if it is enabled."""
         position = action.position
         if position < 0:
             return
@@ -50,7 +50,7 @@ class ReadySet:
         action.position = -1
 
     def pick(self, chance: random.Random) -> Action:
-        """Any enabled action; slow ones less often."""
+        """Pick any enabled action; slow ones less often."""
         actions, draw = self.actions, chance.random
         size = len(actions)
         action = actions[int(draw() * size)]
@@ -62,7 +62,7 @@ class ReadySet:
 
 
 class Channel(Action):
-    """Messages from one sender to one receiver, first-in first-out; its action is the delivery of the first."""
+    """Messages from one sender to one receiver, first in, first out; the action delivers the first."""
 
     __slots__ = ("_deliver", "_ready", "items", "name", "receiver", "sender")
 
@@ -89,7 +89,7 @@ class Channel(Action):
         self._ready.add(self)
 
     def cut(self, length: int) -> int:
-        """Lose all but the first `length` messages; return how many were lost."""
+        """Drop all but the first `length` messages; return how many were lost."""
         lost = 0
         while len(self.items) > length:
             self.items.pop()

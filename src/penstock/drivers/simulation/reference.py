@@ -1,7 +1,7 @@
-"""The right answer of a history's jobs: a plain computation, stage by stage, over all records at once.
+"""The expected output of a history's jobs: a plain computation, stage by stage, over all records at once.
 
-Where a job has another program than the one before it, each record goes through the stages of the job that read it.
-This holds up to the first stage that holds records back: from there on all jobs do the same to it.
+If jobs have different programs, each record goes through the stages of the job that read it. This holds up to the first
+stage that buffers records: from there on, the programs of all jobs treat it alike.
 """
 
 from __future__ import annotations
@@ -17,28 +17,28 @@ from penstock.drivers.simulation import functions, shared_state
 from penstock.drivers.simulation.connectors import Split, record_at
 from penstock.drivers.simulation.topology import Stage, Topology
 
-#: A record, its timestamp (ms), and which job emitted it; None when that depends on when a stage released it.
+#: A record, its timestamp (ms), and the job that emitted it; None if that depends on when a stage released it.
 Timed = tuple[Any, int, int | None]
-#: (source, split) to how many of its records there were, where it was not all.
+#: Maps (source, split) to the number of its records, for splits not read completely.
 Consumed = Mapping[tuple[int, int], int]
 NOTHING: Consumed = MappingProxyType({})
 
 
 @dataclass(frozen=True)
 class Epoch:
-    """A job, and how far the sources were when it began; None at their beginning."""
+    """A job and the source positions where it began; None for the sources' beginning."""
 
     topology: Topology
     begun_at: Consumed | None = None
 
 
 def outputs(topology: Topology, consumed: Consumed = NOTHING) -> dict[str, Counter[Any]]:
-    """What each sink of a single job must have, when so much was read."""
+    """Compute the expected records of each sink of a single job, given the consumed input."""
     return outputs_of_jobs([Epoch(topology)], consumed)
 
 
 def outputs_of_jobs(epochs: Sequence[Epoch], consumed: Consumed = NOTHING) -> dict[str, Counter[Any]]:
-    """What each sink must have from all jobs together, when so much was read in the end."""
+    """Compute the expected records of each sink from all jobs together, given the input consumed in the end."""
     emitted: dict[str, list[Timed]] = {}
     sinks: dict[str, Counter[Any]] = {}
     for uid in _downwards(epochs):
@@ -64,7 +64,7 @@ def outputs_of_jobs(epochs: Sequence[Epoch], consumed: Consumed = NOTHING) -> di
 
 
 def _downwards(epochs: Sequence[Epoch]) -> Iterator[str]:
-    """The stages of all jobs, each after those that it reads in any of them."""
+    """Return the stages of all jobs, each after its inputs in any of them."""
     upstream: dict[str, set[str]] = {}
     for stages in (epoch.topology.stages for epoch in epochs):
         for stage in stages:
@@ -73,7 +73,7 @@ def _downwards(epochs: Sequence[Epoch]) -> Iterator[str]:
 
 
 def _reader(epochs: Sequence[Epoch], split: Split, position: int) -> int:
-    """Which job read a record."""
+    """Return the index of the job that read a record."""
     key = split.source, split.index
     begun = [0 if e.begun_at is None else e.begun_at.get(key, split.stop) for e in epochs]
     return max(job for job, start in enumerate(begun) if start <= position)
@@ -82,7 +82,7 @@ def _reader(epochs: Sequence[Epoch], split: Split, position: int) -> int:
 def _arriving(
     epochs: Sequence[Epoch], versions: Sequence[Stage | None], emitted: dict[str, list[Timed]], number: int
 ) -> list[Timed]:
-    """What comes to one input of a stage, in each job from where it then reads."""
+    """Return the records arriving at one input of a stage, from the upstream stage that each job reads there."""
     found: list[Timed] = []
     for job, (epoch, stage) in enumerate(zip(epochs, versions, strict=True)):
         if stage is not None:
@@ -105,7 +105,7 @@ def _ruled(topology: Topology, stage: Stage, records: list[Timed], rules: list[T
 
 
 def _tallied(stage: Stage, versions: Sequence[Stage | None], arriving: list[Timed]) -> Iterator[Timed]:
-    """The records, and a count for each key that begins again where a job had no such stage."""
+    """Yield the records and a count per key, which restarts after a job without such a stage."""
     counts = Counter[Any]()
     for number, version in enumerate(versions):
         if version is None:
@@ -147,7 +147,7 @@ def _stage(stage: Stage, arriving: list[Timed], keys: int) -> list[Timed]:
 
 def _counts(key: Any, records: list[Timed]) -> list[Timed]:
     jobs = [job for _, _, job in records if job is not None]
-    # Each count was emitted by the job that read the record, if that is known of all.
+    # The job that read a record emitted its count, if the job is known for all records.
     emitters: list[int | None] = [*sorted(jobs)] if len(jobs) == len(records) else [None] * len(records)
     return [((key, "count", i + 1), t, emitters[i]) for i, (_, t, _) in enumerate(records)]
 
@@ -173,7 +173,7 @@ def _keyed(stage: Stage, key: Any, records: list[tuple[Any, int]]) -> list[tuple
 
 
 def windows_of(stage: Stage, records: Sequence[tuple[Any, int]]) -> list[Any]:
-    """The results of a stage of windows for records with their timestamps (ms), without late ones."""
+    """Compute a window stage's results for records with their timestamps (ms), excluding late ones."""
     by_key: dict[Any, list[tuple[Any, int]]] = defaultdict(list)
     for record, t in records:
         by_key[record[0]].append((record, t))

@@ -1,4 +1,4 @@
-"""Which jobs may not begin from a savepoint or checkpoint, and in what words they are refused (H4)."""
+"""Reasons why jobs must not begin from a savepoint or checkpoint, and the error messages of the refusals (H4)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from penstock.storage.metadata import CheckpointMetadata
 if TYPE_CHECKING:
     from penstock.drivers.simulation.jobs import Job
 
-#: Why, and what the error has to say.
+#: Reasons, and the words that the error must contain.
 WORDS = {
     "unclaimed state": "no operator of the job claims the state of",
     "max parallelism": "its keyed state was written with max parallelism",
@@ -25,9 +25,9 @@ WORDS = {
 
 
 def judge(job: Job, error: str, has_looked: bool) -> tuple[str | None, str | None]:
-    """Why a job was refused, as it had to be, or None; and what is wrong with its beginning, or None.
+    """Return the reason for a justified refusal, or None; and a description of a wrong beginning, or None.
 
-    `error`: what the job failed with, or nothing; `has_looked`: whether it knew what it was to begin from.
+    `error`: the job's failure, if any; `has_looked`: whether it has read the state to begin from.
     """
     expected, reason = expected_refusals(job), reason_of(error)
     if reason is not None:
@@ -38,7 +38,7 @@ def judge(job: Job, error: str, has_looked: bool) -> tuple[str | None, str | Non
 
 
 def expected_refusals(job: Job) -> set[str]:
-    """Every reason that there is to refuse a job."""
+    """Return every reason to refuse a job."""
     metadata, graph, program = job.begun_from, job.graph, job.program
     reasons = set[str]()
     if metadata is None:
@@ -83,5 +83,5 @@ def _in_flight(metadata: CheckpointMetadata, graph: JobGraph) -> set[str]:
 
 
 def reason_of(error: str) -> str | None:
-    """Which of WORDS an error has."""
+    """Return the key of WORDS that matches an error."""
     return next((reason for reason, words in WORDS.items() if words in error), None)

@@ -1,4 +1,4 @@
-"""What a savepoint holds, read from its files: how far the sources were, and what sinks had prepared."""
+"""Contents of a savepoint, read from its files: source positions and prepared transactions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from penstock.storage.metadata import CheckpointMetadata, StateFile, check_file
 
 
 def consumed(disk: Disk, metadata: CheckpointMetadata) -> dict[tuple[int, int], int]:
-    """How many records were read from each split that was not read to its end."""
+    """Return how many records were read from each split that was not read to its end."""
     left: dict[tuple[int, int], int] = {}
     for operator in metadata.operators:
         splits: list[Split] = []
@@ -29,7 +29,7 @@ def consumed(disk: Disk, metadata: CheckpointMetadata) -> dict[tuple[int, int], 
 
 
 def prepared(disk: Disk, metadata: CheckpointMetadata) -> list[TransactionId]:
-    """The transactions that are to be committed."""
+    """Return the transactions to be committed."""
     handles = (
         handle
         for operator in metadata.operators
@@ -47,6 +47,6 @@ def _read(disk: Disk, file: StateFile) -> bytes:
 
 
 def is_partly_finished(metadata: CheckpointMetadata) -> bool:
-    """Whether some subtasks had finished by then, and others had not."""
+    """Return whether some subtasks had finished at that point and others had not."""
     finished = sum(len(operator.finished) for operator in metadata.operators)
     return 0 < finished < sum(operator.parallelism for operator in metadata.operators)

@@ -1,4 +1,4 @@
-"""What one seed stands for: a job, the sizes of its cluster, and the faults that it meets."""
+"""Scenario of one seed: a job, the sizes of its cluster, and its faults."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from penstock.drivers.simulation.topology import Topology
 from penstock.drivers.simulation.topology_maker import TopologyMaker
 
 HEARTBEAT_INTERVAL_MS = 1_000
-#: RocksDB is slow: the share of histories whose jobs keep their state there, when others may follow, and otherwise.
+#: The share of histories whose jobs use RocksDB, which is slow: with and without possible successors.
 ROCKSDB_SHARES = 1 / 2, 1 / 16
-#: Aligned, at least once, unaligned, and aligned until a time-out.
+#: Aligned, at least once, unaligned, and aligned until a timeout.
 MODES = ("aligned", "at-least-once", "unaligned", "timed")
 
 
@@ -28,10 +28,10 @@ class FaultRates:
     """How likely each fault is where it can happen. All are drawn per seed; many are zero in most seeds."""
 
     kills_max: int = 0
-    #: whether workers are spared until the first task has come to the end of its data
+    #: whether workers are spared until the first task has reached the end of its data
     spares_until_end: bool = False
     kill_after_action: float = 0.0
-    #: after actions that move a checkpoint or an end along, where there is more to break
+    #: after actions that advance a checkpoint or an end, where more can break
     kill_after_protocol: float = 0.0
     kill_within_call: float = 0.0
     silent_kill: float = 0.0
@@ -47,9 +47,9 @@ class FaultRates:
     user_error: float = 0.0
     storage_errors_max: int = 0
     storage_error: float = 0.0
-    #: that the store does not answer the job master for long
+    #: that the store takes very long to answer the job master
     late_store: float = 0.0
-    #: that a job master which seems to have died goes on, with its workers, beside its successor
+    #: that a job master that appears dead keeps running, with its workers, alongside its successor
     split_brain: float = 0.0
     #: that the clocks of all hosts are set forwards
     clock_jump: float = 0.0
@@ -62,23 +62,23 @@ class FaultRates:
 
 @dataclass(frozen=True)
 class Wishes:
-    """What a person will ask of the job, one after another, at random moments: names of `person.KINDS`."""
+    """A person's consecutive requests to the job, at random moments: names of `person.KINDS`."""
 
     kinds: tuple[str, ...] = ()
     after_action: float = 0.0
     after_protocol: float = 0.0
-    #: how likely the next thing is asked for at once
+    #: how likely the next request follows at once
     at_once: float = 0.0
-    #: whether a request that was not granted is made again
+    #: whether a request that was not granted is repeated
     insists: bool = True
-    #: whether savepoints are moved before a job begins from them, and whether it may delete them then
+    #: whether savepoints are moved before a job begins from them, and whether it may then delete them
     moves: bool = False
     claims: bool = False
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """One seed's history before chance takes its turns."""
+    """The parameters of one seed's history, before its random choices."""
 
     topology: Topology
     #: one of MODES
@@ -86,7 +86,7 @@ class Scenario:
     configuration: Configuration
     rates: FaultRates
     inline_bytes_max: int
-    #: chance that time passes in a step though there is something else to do, and by how much at most (ms)
+    #: how likely time passes in a step although there are other actions, and by how much at most (ms)
     tick: float
     tick_ms_max: int
     reports_metrics: bool
@@ -98,10 +98,10 @@ class Scenario:
 
 
 def draw_scenario(chance: random.Random, world: str, mode: str | None = None) -> Scenario:
-    """A scenario; the same for the same state of chance. `mode` overrules what was drawn."""
+    """Draw a scenario, determined by the state of `chance`. `mode` overrides the drawn one."""
     drawn = chance.choice(MODES)
     mode = mode or drawn
-    # These have their own draws, so that jobs in which nothing of this happens are the same with and without it.
+    # These have their own draws, so that jobs not affected by them are the same with and without them.
     ends = random.Random(f"ends of {world}")
     has_ends, has_wishes = ends.random() < 0.5, ends.random() < 0.5
     topology = TopologyMaker(chance, world, mode != "at-least-once", ends if has_ends else None).make()
@@ -130,7 +130,7 @@ def draw_scenario(chance: random.Random, world: str, mode: str | None = None) ->
         scenario.configuration.write(options.CHECKPOINT_RETENTION, "RETAIN_ON_CANCELLATION")
     scenario.configuration.write(LATENCY_INTERVAL_MS, latency_interval_ms(world))
     if has_ends and ends.random() < 0.4:
-        # What breaks does so once a part of the job has ended.
+        # Workers are only killed once part of the job has ended.
         kills_max = max(2, scenario.rates.kills_max)
         rates = replace(scenario.rates, spares_until_end=True, kills_max=kills_max, kill_after_protocol=0.04)
         return replace(scenario, rates=rates)
@@ -138,7 +138,7 @@ def draw_scenario(chance: random.Random, world: str, mode: str | None = None) ->
 
 
 def fault_free(scenario: Scenario) -> Scenario:
-    """The same job without faults."""
+    """Return the same scenario without faults."""
     return replace(scenario, rates=FaultRates(), elasticity=Elasticity(), stillness=Stillness(), leaving=Leaving())
 
 
@@ -168,7 +168,7 @@ def _configuration(chance: random.Random, mode: str) -> Configuration:
 
 
 def write_mode(configuration: Configuration, mode: str, timeout_ms: int) -> Configuration:
-    """The options of one of MODES."""
+    """Write the options of one of MODES."""
     if mode == "at-least-once":
         return configuration.write(options.CHECKPOINTING_MODE, "AT_LEAST_ONCE")
     if mode == "aligned":
@@ -217,7 +217,7 @@ def _clock_jump(world: str) -> float:
 
 
 def power_cut(world: str) -> float:
-    """How likely the power fails after an action."""
+    """Draw how likely the power fails after an action."""
     own = random.Random(f"power of {world}")
     return own.choice((0.0003, 0.001)) if own.random() < 0.2 else 0.0
 

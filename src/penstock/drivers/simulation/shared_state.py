@@ -1,7 +1,7 @@
-"""Operators of simulated jobs whose operator state is shared: losing it with a subtask that has finished shows.
+"""Operators of simulated jobs with shared operator state, whose loss with a finished subtask has visible effects.
 
-There is no user API for operator state, so these use their context's. What each does to one record is a plain function,
-which the reference computation uses too.
+There is no user API for operator state, so these use their context's. The effect of each on one record is a plain
+function, which the reference computation also uses.
 """
 
 from __future__ import annotations
@@ -14,31 +14,31 @@ from penstock.drivers.simulation.functions import Record
 from penstock.drivers.simulation.outside import outside
 from penstock.state.captures import StateCapture
 
-#: What is added to a record's number, by its key modulo the length.
+#: Added to a record's number, by its key modulo the length.
 TABLE = (3, 5, 11)
-#: How many numbers there are for each rule, or none.
+#: The number of values of a rule, including none.
 RULE_NUMBERS = 64
 
 
 def labelled(record: Record, table: tuple[int, ...] = TABLE) -> Record:
-    """The number of the key's label added."""
+    """Add the number of the key's label."""
     key, origin, number = record
     return key, origin, number + table[key % len(table)]
 
 
 def rule_of(record: Record, rules: int) -> int:
-    """Which rule a record needs."""
+    """Return the number of the rule that a record needs."""
     return record[2] % rules
 
 
 def ruled(record: Record, rule: int | None) -> Record:
-    """A record after its rule; `None` when there is none and never will be."""
+    """Apply a rule to a record; the rule is `None` if there never will be one."""
     key, origin, number = record
     return key, origin, number * RULE_NUMBERS + (0 if rule is None else rule + 1)
 
 
 def rule_number(record: Record, split_records: int) -> int:
-    """The number of the rule that a record of the rules' source holds."""
+    """Return the number of the rule in a record from the rules' source."""
     _, split, position = record[1]
     return int(split * split_records + position)
 
@@ -46,7 +46,7 @@ def rule_number(record: Record, split_records: int) -> int:
 class LabelOperator(StreamOperator):
     """Labels records by a table that one chosen subtask stores for all, in a union list.
 
-    The table is made when the job begins, and never again: a restored subtask without it labels wrongly.
+    The table is created when the job begins, and never again: a restored subtask without it assigns wrong labels.
     """
 
     def __init__(self, world: str, chosen: int) -> None:
@@ -54,7 +54,7 @@ class LabelOperator(StreamOperator):
         self.chosen = chosen
 
     def initialize_state(self) -> None:
-        """Make the table, or take it from what all subtasks stored."""
+        """Create the table, or restore it from the union of all subtasks' state."""
         state = self.context.operator_state
         self._table = state.list_state("table", "union")
         restored = tuple(self._table.get())
@@ -71,9 +71,10 @@ class LabelOperator(StreamOperator):
 
 
 class RuleOperator(StreamOperator):
-    """Applies rules from a broadcast input to the records of the other one; a record waits until its rule is known.
+    """Applies rules from a broadcast input to the records of the other input; a record waits until its rule is known.
 
-    The rules are broadcast state, the records that wait a split list. Watermarks wait with them: nothing becomes late.
+    The rules are broadcast state, the waiting records a split list. Watermarks wait with them, so no record becomes
+    late.
     """
 
     def __init__(self, world: str, rules: int, split_records: int) -> None:
@@ -105,7 +106,7 @@ class RuleOperator(StreamOperator):
         self._emit(is_end=timestamp == MAX_WATERMARK)
 
     def _emit(self, is_end: bool) -> None:
-        """What has its rule; at the end all, and the watermark when nothing waits any more."""
+        """Emit the records whose rule is known, or all at the end; then the watermark, if no record is waiting."""
         known, rules = self._rules, self.rules
         ready = [(r, t) for r, t in self._records if is_end or rule_of(r, rules) in known]
         if ready:

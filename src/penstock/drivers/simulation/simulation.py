@@ -1,11 +1,11 @@
 """One history of a whole cluster, from one seed: job master, workers, storage, network and time on one thread.
 
-At each step one enabled action is picked by chance: a step of an executor, the delivery of one message, a background
-job. When nothing is enabled (and at times before), time passes to the next deadline. All chance comes from one
-generator with the seed, so a seed and a commit are a history.
+Each step picks one enabled action at random: a step of an executor, the delivery of one message, a background job. If
+nothing is enabled (and sometimes before that), time advances to the next deadline. All random choices come from one
+generator with the seed, so a seed and a commit determine a history.
 
-A history has two parts. In the first, faults happen by the scenario's rates. After `FAULTY_STEPS` they end, and the job
-has to finish within `STEPS_MAX` more steps. A job that was stopped or cancelled with a savepoint has a successor.
+A history has two parts. In the first, faults happen at the scenario's rates. After `FAULTY_STEPS` they end, and the job
+has to finish within `STEPS_MAX` more steps. A job that was stopped, or cancelled with a savepoint, has a successor.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ from penstock.drivers.simulation.surroundings import Surroundings
 
 FAULTY_STEPS = 6_000
 STEPS_MAX = 60_000
-#: After the faults, time is slow compared with the steps, so that nothing times out for want of turns.
+#: After the faults, time is slow compared with the steps, so that nothing times out for lack of turns.
 QUIET_TICK = 0.01
 QUIET_TICK_MS_MAX = 3
 VIRTUAL_MS_MAX = 3_600_000
-#: How far (ms) clocks are set forwards at most: over all that a job waits for.
+#: How far (ms) clocks are set forwards at most: longer than anything a job waits for.
 CLOCK_JUMP_MS_MAX = 100_000
 
 
 @dataclass
 class History:
-    """What became of a seed."""
+    """The result of a seed."""
 
     seed: int
     mode: str = "?"
@@ -60,22 +60,22 @@ class History:
     commits: int = 0
     jobs: int = 0
     savepoints: int = 0
-    #: what a person did to the jobs, and restarts in which a part of the job had finished
+    #: a person's actions on the jobs, and restarts of a partly finished job
     events: Counter[str] = field(default_factory=Counter)
     violations: list[str] = field(default_factory=list)
     faults: Counter[str] = field(default_factory=Counter)
     log: list[str] = field(default_factory=list)
     topology: str = ""
-    #: jobs that went on from what another one left, by what differed, and those that were refused
+    #: jobs that continued from another's state, by difference, and those that were refused
     resumed: Counter[str] = field(default_factory=Counter)
 
 
 class DriverGone(Killed):
-    """The driver's process has ended for good, and with it the job master."""
+    """The driver's process has ended permanently, and with it the job master."""
 
 
 class Simulation:
-    """Runs one history. A subclass may watch for more."""
+    """Runs one history. A subclass may make further checks."""
 
     invariants_type: ClassVar[type[Invariants]] = Invariants
 
@@ -118,9 +118,9 @@ class Simulation:
         self.leaving_workers = LeavingWorkers(self, self.scenario.leaving, self.invariants.found)
         self.cluster, self.process = self._present()
         self.person = Person(self, self.invariants.on_answer)
-        #: whether the job of now did not fit what it was to begin from
+        #: whether the current job did not fit its initial state
         self.is_refused = False
-        #: whether nobody starts a driver again that dies now
+        #: whether a driver that dies now is not restarted
         self.may_go: Callable[[], bool] = lambda: False
         self.is_gone = False
         self._step = 0
@@ -139,7 +139,7 @@ class Simulation:
         return any(worker_id in cluster.workers for cluster in clusters) or self.outsiders.is_alive(worker_id)
 
     def _present(self) -> tuple[SimulatedCluster, MasterProcess]:
-        """A cluster and a job master's process that are watched."""
+        """Create a cluster and a job master's process, with observers."""
         store, reports_metrics = self.jobs.now.store, self.scenario.reports_metrics
         cluster = SimulatedCluster(self.engine, store, reports_metrics, self._on_message)
         cluster.slots = self.slots.draw()
@@ -160,7 +160,7 @@ class Simulation:
         self.leaving_workers.after_master()
 
     def _on_split(self) -> None:
-        """All think that the job master is dead, and another one takes over; it goes on, and so do its workers."""
+        """Let another job master take over from one that is believed dead but keeps running with its workers."""
         self.log.write("the job master is out of reach, and goes on")
         self._forget_master()
         former, self.cluster.on_send = self.process, self._on_sent_by_deposed
@@ -183,13 +183,13 @@ class Simulation:
 
     @property
     def master(self) -> JobMaster:
-        """The job master of now, or the one that died last."""
+        """The current job master, or the one that died last."""
         return self.process.master
 
     # --- running ---------------------------------------------------------------------------------------------------
 
     def run(self) -> History:
-        """The whole history."""
+        """Run the whole history."""
         with self.around.present():
             try:
                 self.process.start()
@@ -209,17 +209,17 @@ class Simulation:
         return history
 
     def run_job(self) -> None:
-        """One job among others, until it has ended, or its driver has died and is not started again."""
+        """Run one of several jobs until it has ended, or its driver has died and is not restarted."""
         try:
             self.process.start()
             self._run_job()
         except DriverGone:
             self.is_gone = True
-            if self.power.is_out:  # the driver was the first to go
+            if self.power.is_out:  # the driver died first
                 self.outsiders.on_power_cut()
                 self.power.come_back()
             if self.jobs.now.store.visible_id_max:
-                self.jobs.accept()  # what it has left fits its program
+                self.jobs.accept()  # its remaining state fits its program
             self.cluster.close()
             for deposed in self.deposed:
                 deposed.cluster.vanish()
@@ -250,7 +250,7 @@ class Simulation:
         )
 
     def _run_job(self) -> None:
-        """Until the job has ended and all is quiet; then clean up, as a driver does when all workers are gone."""
+        """Run until the job has ended and all is quiet; then clean up, as a driver does once all workers have ended."""
         self._loop()
         if not self.process.is_done:
             self.invariants.stalled(dump(self))
@@ -270,7 +270,7 @@ class Simulation:
         self.invariants.found.extend(self.slots.flaws())
 
     def _begin_next(self, continuation: Continuation) -> None:
-        """The job that goes on from what the one before left."""
+        """Begin the job that continues from its predecessor's state."""
         path, disk = continuation.path, self.jobs.disk
         self.log.write(f"a new job begins from {path}")
         self.events["started over" if path is None else "resumed"] += 1
@@ -323,7 +323,7 @@ class Simulation:
         raise MasterKilled if self.faults.in_master else WorkerKilled
 
     def _lose_power(self) -> None:
-        """All processes end; a new job master starts when the power is back."""
+        """End all processes; a new job master starts when the power is back."""
         if not self.power.is_out:
             self.power.fail()
         try:
@@ -336,7 +336,7 @@ class Simulation:
     def _maybe_break(self) -> None:
         faults, cluster = self.faults, self.cluster
         was_protocol, cluster.was_protocol = cluster.was_protocol, False
-        # Once the job has ended and the last of its files is gone, nobody starts anything again.
+        # Once the job has ended and its last file is deleted, nothing is restarted.
         is_at_work = self._is_running() or self.process.is_down or bool(self.process.background.jobs)
         if self.power.is_out or (is_at_work and self.power.fails_after(was_protocol)):
             self._lose_power()
@@ -344,7 +344,7 @@ class Simulation:
         if faults.are_over:
             return
         if not self._is_running():
-            # Between the end of a job and the last of its files to go, its job master can still die.
+            # The job master can still die between the end of a job and the deletion of its last file.
             if not self.process.is_down and self.process.background.jobs and faults.kills_master_after(True):
                 self.process.kill()
             return
@@ -405,7 +405,7 @@ class Simulation:
         self.process.turn(partial(self.master.on_message, message))
 
     def _on_sent(self, message: ToWorker) -> None:
-        """The job master sends something: note the savepoints that it begins."""
+        """Note the savepoints that a message from the job master begins."""
         self._note_savepoint(message)
         if isinstance(message, TriggerCheckpoint) and message.stop is not None:
             self.outside.stopping[message.checkpoint_id] = message.stop
@@ -413,7 +413,7 @@ class Simulation:
     def _on_sent_by_deposed(self, message: ToWorker) -> None:
         self._note_savepoint(message)
         if isinstance(message, TriggerCheckpoint) and message.savepoint_path is not None:
-            self.jobs.disk.excused.add(message.savepoint_path)  # suspended, it may no longer delete what is left of it
+            self.jobs.disk.excused.add(message.savepoint_path)  # once suspended, it may not delete the remains
 
     def _note_savepoint(self, message: ToWorker) -> None:
         if isinstance(message, TriggerCheckpoint) and message.savepoint_path is not None:
@@ -457,5 +457,5 @@ class Simulation:
 
 
 def run_seed(seed: int, is_traced: bool = False, without_faults: bool = False, mode: str | None = None) -> History:
-    """The history of a seed."""
+    """Run the history of a seed."""
     return Simulation(seed, is_traced, without_faults, mode=mode).run()

@@ -1,4 +1,4 @@
-"""Slots that come and go, and a person who asks a running job for other parallelisms (E3)."""
+"""Slots that appear and disappear, and a person's requests to rescale a running job (E3)."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from penstock.drivers.simulation.cluster import MANY_SLOTS
 from penstock.drivers.simulation.elasticity import Elasticity
 from penstock.drivers.simulation.watched import Watched
 
-#: How high a parallelism somebody asks for.
+#: The highest parallelism that is requested.
 ASKED_MAX = 4
-#: How many slots more than it needs a job meets at most.
+#: The most slots beyond a job's needs.
 SLOTS_MORE_MAX = 4
 
 
 @dataclass
 class _Question:
-    """What was asked of a job master, and what it answered."""
+    """A request to a job master, and its answers."""
 
     master: JobMaster
     answers: list[tuple[Any, str | None]] = field(default_factory=list)
 
 
 class Slots:
-    """Makes both happen in a simulation, and sees that what was asked is answered."""
+    """Changes the slots and makes requests in a simulation, and checks that requests are answered."""
 
     def __init__(self, simulation: Watched, elasticity: Elasticity) -> None:
         self._simulation = simulation
@@ -42,7 +42,7 @@ class Slots:
         self._watched: JobMaster | None = None
 
     def look(self, was_protocol: bool) -> None:
-        """Something has happened, and the job runs: perhaps slots come or go, or somebody asks."""
+        """Change the slots or make a request, at random; called after an action while the job runs."""
         elasticity = self._elasticity
         rate = elasticity.after_protocol if was_protocol else elasticity.after_action
         if not rate or self._own.random() >= rate or not self._simulation.jobs.now.program.topology.is_elastic:
@@ -57,14 +57,14 @@ class Slots:
             self._simulation.cluster.set_slots(self.draw())
 
     def draw(self) -> int:
-        """How many slots there are, from now on: enough for the job of now."""
+        """Draw the number of slots from now on: enough for the current job."""
         job = self._simulation.jobs.now
         if not self._elasticity.is_adaptive or not job.program.topology.is_elastic:
             return MANY_SLOTS
         return requirements_of(job.graph, job.configuration).sufficient + self._own.randrange(SLOTS_MORE_MAX + 1)
 
     def end(self) -> None:
-        """The faults are over: slots come for the last time, perhaps."""
+        """Change the slots a last time, at random: the faults are over."""
         if self._own.random() < 0.5:
             self._simulation.cluster.set_slots(self.draw())
 
@@ -83,7 +83,7 @@ class Slots:
         question.master.rescale(wanted, lambda result, error: question.answers.append((result, error)))
 
     def after_master(self) -> None:
-        """The job master had its turn: note what a new parallelism means for what comes out."""
+        """Note, after the job master's turn, how a new parallelism affects the expected output."""
         simulation = self._simulation
         if simulation.master is not self._watched:
             self._watched, self._rescales = simulation.master, 0
@@ -99,7 +99,7 @@ class Slots:
         job.was_rescaled = True
 
     def flaws(self) -> list[str]:
-        """What is wrong with the answers, once a job has ended; the next job begins with no questions."""
+        """Return the flaws in the answers to an ended job's requests, and forget the requests."""
         counts = Counter(len(q.answers) for q in self._questions if q.master is self._simulation.master)
         self._questions.clear()
         return [f"waiter: rescale was answered {n} times" for n in counts if n != 1]

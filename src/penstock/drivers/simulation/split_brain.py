@@ -1,4 +1,4 @@
-"""A job master that all others think dead, and that goes on beside its successor, with workers of its own (E7)."""
+"""A job master believed dead that keeps running alongside its successor, with its own workers (E7)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from penstock.drivers.simulation.master import MasterProcess
 
 
 class Deposed:
-    """Such a process and its cluster. Nobody listens to it. Implements `JobListener`."""
+    """Such a process and its cluster. Nothing listens to it. Implements `JobListener`."""
 
     def __init__(self, process: MasterProcess, cluster: SimulatedCluster) -> None:
         self.process = process
@@ -28,17 +28,17 @@ class Deposed:
             self.process.turn(partial(self.process.master.on_message, message))
 
     def next_due_ms(self) -> int | None:
-        """When something is due in it."""
+        """Return when it next has something to do."""
         times = [self.process.next_due_ms(), None if self.process.is_done else self.cluster.next_due_ms()]
         return min((time for time in times if time is not None), default=None)
 
     def on_time(self, now_ms: int) -> None:
-        """Time has passed."""
+        """Pass the current time to the cluster and the process."""
         self.cluster.on_time(now_ms)
         self.process.look_at_deadline(now_ms)
 
     def end(self) -> str | None:
-        """The job has ended: clean up as its driver would; returns what is wrong with it."""
+        """Clean up after the job's end, as its driver would; return a flaw, if any."""
         self.cluster.close()
         if self.process.is_down:
             return None

@@ -1,4 +1,4 @@
-"""Lets workers stand still, and sees that no other worker is ever called stuck, nor replaced for that (E2)."""
+"""Makes workers stand still, and checks that no other worker is ever reported as stuck or replaced for it (E2)."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from typing import Final
 from penstock.drivers.simulation.stillness import Stillness
 from penstock.drivers.simulation.watched import Watched
 
-#: For how long (ms) they stand still: less than is worth a word, and more than anything waits for.
+#: How long (ms) workers stand still: from too short to be reported to longer than any timeout.
 TIMES_MS: Final = (500, 4_000, 10_000, 60_000)
 _STUCK: Final = re.compile(r"worker (\S+) .*its loop has not turned for (\d+) ms(.*replace-after)?", re.DOTALL)
 
 
 class StillWorkers:
-    """Of one simulation."""
+    """Makes the workers of one simulation stand still."""
 
     def __init__(self, simulation: Watched, stillness: Stillness) -> None:
         self._simulation = simulation
         self._stillness = stillness
         self._own = random.Random(stillness.seed)
         self._times = 0
-        #: for how long (ms) workers have stood still, or will have, at the most
+        #: the longest time (ms) that each worker has stood still or will stand still
         self._longest_ms: dict[str, int] = {}
 
     def look(self) -> None:
-        """Something has happened: perhaps a worker stands still from now on."""
+        """Make a worker stand still, sometimes, after an event."""
         stillness, cluster = self._stillness, self._simulation.cluster
         if self._times >= stillness.times_max or not cluster.workers or self._own.random() >= stillness.after_action:
             return
@@ -38,7 +38,7 @@ class StillWorkers:
             self._longest_ms[worker.worker_id] = max(for_ms, self._longest_ms.get(worker.worker_id, 0))
 
     def check(self, words: str | None) -> str | None:
-        """What the job master says of a worker, in the log or as a reason: what is wrong with that, if anything."""
+        """Check a log line or reason of the job master about a worker; return its error, None if it is correct."""
         named = _STUCK.search(words or "")
         if named is None:
             return None

@@ -1,4 +1,4 @@
-"""How workers of a history stand still: their processes live and send heartbeats, and do nothing else (E2)."""
+"""How workers of a history stand still: their processes live and send heartbeats, but do nothing else (E2)."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from penstock.base.configuration import Configuration
 
 @dataclass(frozen=True)
 class Stillness:
-    """How often, and for how long, workers stand still; drawn per seed, by a generator of its own."""
+    """How often and how long workers stand still, drawn per seed by a separate random generator."""
 
     seed: str = ""
-    #: how often at most, and how likely one does so after an action
+    #: the most times that workers stand still, and the probability after an action
     times_max: int = 0
     after_action: float = 0.0
     threshold_ms: int = 1
-    #: None when the job replaces no worker for it
+    #: None if the job does not replace workers for it
     replace_after_ms: int | None = None
 
     @classmethod
     def of(cls, world: str) -> Stillness:
-        """That of a seed's history; none in most of them."""
+        """Draw the stillness of a seed's history; in most histories no worker stands still."""
         own = random.Random(f"still workers of {world}")
         if own.random() >= 0.15:
             return cls()
@@ -36,7 +36,7 @@ class Stillness:
         )
 
     def configure(self, configuration: Configuration) -> None:
-        """Set the options that say what the job makes of it."""
+        """Set the options for the job's reaction."""
         if not self.times_max:
             return
         configuration.write(options.SLOW_WORKERS_THRESHOLD_MS, self.threshold_ms)

@@ -1,8 +1,8 @@
-"""Checkpoint storage in memory: a file system that fails, and that remembers what must hold of it.
+"""Checkpoint storage in memory: a file system that fails, and that records the invariants to check.
 
-Implements the ports `StateStorage` and `CheckpointStore` for one job. Metadata goes through its real encoding. Where
-one operation takes several steps in the file system, each step is a method of its own, so that an owner can die between
-them. The steps, and what is synced when, are those of `storage.files` and `storage.file_store`.
+Implements the ports `StateStorage` and `CheckpointStore` for one job. Metadata goes through the real encoding. Where an
+operation takes several steps in the file system, each step is a separate method, so that its process can die between
+them. The steps and the order of their syncs match `storage.files` and `storage.file_store`.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ from penstock.storage.metadata import (
 
 
 class MemoryStore:
-    """A job's files; the paths of a checkpoint's begin with its directory."""
+    """A job's files. The paths of a checkpoint's files begin with its directory."""
 
     def __init__(self, disk: Disk, job_id: str, inline_bytes_max: int, faults: Faults) -> None:
-        #: the highest checkpoint that has ever been visible among the job's own
+        #: the highest id among the job's own checkpoints that have ever been visible
         self.visible_id_max = 0
         self._disk = disk
         self.job_id = job_id
@@ -48,11 +48,11 @@ class MemoryStore:
         self._faults = faults
         #: called between two deletions
         self.on_delete: Callable[[], None] = lambda: None
-        #: called when the savepoint that ends the job is visible, and not among the job's checkpoints yet
+        #: called when the savepoint that ends the job is visible but not yet among the job's checkpoints
         self.on_last: Callable[[], None] = lambda: None
 
     def directory_of(self, checkpoint_id: int) -> str:
-        """Where a checkpoint lies."""
+        """Return the directory of a checkpoint."""
         return f"{self._root}chk-{checkpoint_id}"
 
     # --- state files (workers) -------------------------------------------------------------------------------------
@@ -70,8 +70,8 @@ class MemoryStore:
         if fault == "write-refused":
             raise OSError("planned: the write was refused")
         there = self._disk.files.get(path)
-        # A task that has finished counts without its part, so a savepoint may hold a copy of what it is still to write.
-        # That is the same file, and it is there whole, or not at all.
+        # A checkpoint completes without the parts of finished tasks, so a savepoint may already hold a copy of the file
+        # that such a task is about to write. The copy is the same file, and exists as a whole or not at all.
         if there is not None and not (
             self.may_write_again(there, data) or (savepoint_path is not None and there == data)
         ):
@@ -84,15 +84,15 @@ class MemoryStore:
         return StateFile(len(data), digest, path=path)
 
     def state_path(self, checkpoint_id: int, name: str, digest: int) -> str:
-        """Where a state file lies."""
+        """Return the path of a state file."""
         return f"{self.directory_of(checkpoint_id)}/{name}"
 
     def may_write_again(self, there: bytes, data: bytes) -> bool:
-        """Whether it does no harm when a state file is written where there is one."""
+        """Return whether a state file may be overwritten without harm."""
         return False
 
     def upload(self, path: str, data: bytes) -> None:
-        """Store one file: its bytes survive a power cut, and its name once its directory is synced."""
+        """Store one file. Its bytes survive a power cut; its name survives once its directory is synced."""
         self._put_state_file(path, data)
 
     def upload_for_savepoint(self, path: str, data: bytes) -> None:
@@ -106,11 +106,11 @@ class MemoryStore:
         self._disk.rename(f"{path}{PART}", path)
 
     def make_directories(self, directory: str) -> None:
-        """Make a directory, and those above it, for good."""
+        """Make a directory and its parents durable."""
         make_directories(self._disk, directory)
 
     def sync_state_file(self, path: str) -> None:
-        """Let a state file's bytes survive."""
+        """Make a state file's bytes durable."""
         self._disk.sync_file(path)
 
     def read(self, file: StateFile) -> bytes:
@@ -127,13 +127,13 @@ class MemoryStore:
         return check_file(file, data)
 
     def on_stored(self, checkpoint_id: int, files: Iterable[StateFile]) -> None:
-        """Nothing is kept in the worker."""
+        """Do nothing: the worker caches nothing."""
 
     def on_complete(self, checkpoint_id: int) -> None:
-        """Nothing is kept in the worker."""
+        """Do nothing: the worker caches nothing."""
 
     def close(self) -> None:
-        """Nothing is kept in the worker."""
+        """Do nothing: the worker caches nothing."""
 
     # --- whole checkpoints (job master) ----------------------------------------------------------------------------
 
@@ -148,12 +148,12 @@ class MemoryStore:
         return savepoint_path or directory
 
     def complete_savepoint(self, metadata: CheckpointMetadata, savepoint_path: str) -> None:
-        """Make a savepoint whole and movable: what it shares is copied, and its files are named without directory."""
+        """Complete a savepoint and make it movable: copy shared files, and name all files without a directory."""
         contained = metadata.with_files(lambda file: self.contained(file, savepoint_path))
         self._put_metadata(savepoint_path, contained, lambda: self.publish_savepoint(savepoint_path))
 
     def contained(self, file: StateFile, savepoint_path: str) -> StateFile:
-        """A state file as a savepoint names it, copied when it lies in another directory."""
+        """Return a state file as a savepoint names it, copied if it lies in another directory."""
         if file.path is None:
             return file
         directory, _, name = file.path.rpartition("/")
@@ -181,25 +181,25 @@ class MemoryStore:
         self._disk.promise(directory)
 
     def sync_what_others_made(self, directory: str) -> None:
-        """Let the directories survive that workers have made, and died before they synced them."""
+        """Sync directories that workers created but may not have synced before they died."""
         above = directory_of(directory)
         self._disk.sync_directory(directory_of(above))
         self._disk.sync_directory(above)
 
     def sync_state_names(self, directory: str) -> None:
-        """Let the names of state files survive."""
+        """Make the names of state files durable."""
         self._disk.sync_directory(directory)
 
     def write_partial(self, directory: str, data: bytes) -> None:
-        """Write metadata under a name that no reader looks for."""
+        """Write metadata under a name that readers ignore."""
         self._disk.write(f"{directory}/{PARTIAL}", data)
 
     def sync_partial(self, directory: str) -> None:
-        """Let the bytes of the metadata survive."""
+        """Make the bytes of the metadata durable."""
         self._disk.sync_file(f"{directory}/{PARTIAL}")
 
     def make_visible(self, directory: str, checkpoint_id: int) -> None:
-        """Give the metadata its name: from now on the checkpoint exists, unless it was revoked."""
+        """Give the metadata its final name: from now on the checkpoint exists, unless it was revoked."""
         partial, path = f"{directory}/{PARTIAL}", f"{directory}/{METADATA}"
         data, there = self._disk.files[partial], self._disk.files.get(path)
         if there is not None:
@@ -212,7 +212,7 @@ class MemoryStore:
         self._disk.unlink(partial)
 
     def sync_metadata(self, directory: str) -> None:
-        """Let the name of the metadata survive: from now on sinks may commit what the checkpoint holds."""
+        """Make the name of the metadata durable: from now on sinks may commit the checkpoint's output."""
         self._disk.sync_directory(directory)
         if directory.startswith(self._root):
             self._note_visible(int(directory.removeprefix(f"{self._root}chk-")))
@@ -233,13 +233,13 @@ class MemoryStore:
             raise OSError("planned: the connection broke")
 
     def put_revocation(self, directory: str) -> None:
-        """Take the place of the metadata, whether it is there or not."""
+        """Replace the metadata, if any, with a revocation."""
         self._put_named(f"{directory}/{METADATA}", REVOKED)
 
     def _put_named(self, path: str, data: bytes) -> None:
-        """Write a file that is there whole or not at all, for good, in the place of the one that is there."""
+        """Write a file atomically and durably, replacing the existing one."""
         self.make_directories(directory_of(path))
-        partial = f"{path}.1{PART}"  # another one than that of metadata that comes at the same time
+        partial = f"{path}.1{PART}"  # distinct from the partial file of metadata that is written at the same time
         self._disk.write(partial, data)
         self.sync_named(partial)
         if path.endswith(f"/{METADATA}"):
@@ -248,11 +248,11 @@ class MemoryStore:
         self.sync_name(path)
 
     def sync_named(self, path: str) -> None:
-        """Let the bytes of a mark, a revocation, or the record of what was found survive."""
+        """Make the bytes of a mark, a revocation, or the record of a takeover durable."""
         self._disk.sync_file(path)
 
     def sync_name(self, path: str) -> None:
-        """Let its name survive."""
+        """Make the name of such a file durable."""
         self._disk.sync_directory(directory_of(path))
 
     def discard_savepoint(self, savepoint_path: str) -> None:
@@ -264,13 +264,13 @@ class MemoryStore:
         self._delete_all(lambda: self._disk.claim_savepoint(savepoint_path), syncs=True)
 
     def listing(self, known_ids: Iterable[int] = ()) -> list[str]:
-        """The job's files; `known_ids`: the checkpoints that its master knows, which a late listing may not show."""
+        """Return the job's files; `known_ids` are checkpoints known to its master that a stale listing may lack."""
         if self._faults.storage_fault(("listing-refused",)):
             raise OSError("planned: the listing was refused")
         return self.own_files()
 
     def own_files(self) -> list[str]:
-        """The job's checkpoints."""
+        """Return the paths of the job's own checkpoint files."""
         return [path for path in self._disk.files if path.startswith(self._root)]
 
     def delete(self, paths: list[str]) -> None:
@@ -278,7 +278,7 @@ class MemoryStore:
             self._delete_all(lambda: paths)
 
     def delete_jobs(self, job_ids: Iterable[str], left: LeftByJobs | None = None) -> None:
-        """Delete what jobs have left; `left`: what is known of it, which a late listing may not show."""
+        """Delete the files that jobs have left; `left` lists known ones that a stale listing may lack."""
 
         def find() -> list[str]:
             found = [path for job_id in job_ids for path in self.found_below(job_id)]
@@ -287,11 +287,14 @@ class MemoryStore:
         self._delete_all(find)
 
     def found_below(self, directory: str) -> list[str]:
-        """What a deletion finds in a directory."""
+        """Return the files in a directory that a deletion sees."""
         return self._disk.below(directory)
 
     def _delete_all(self, find: Callable[[], list[str]], verb: str = "delete", syncs: bool = False) -> None:
-        """Delete what `find` finds, unless a fault refuses it or stops it half-way; `syncs`: metadata for good."""
+        """Delete the files that `find` returns, unless a fault refuses or interrupts the deletion.
+
+        With `syncs`, deletions of metadata are durable.
+        """
         fault = self._faults.storage_fault((f"{verb}-refused", f"{verb}-torn", f"{verb}-done-but-error"))
         if fault == f"{verb}-refused":
             raise OSError("planned: the deletion was refused")
@@ -306,31 +309,31 @@ class MemoryStore:
         self.remove_directories(paths)
 
     def remove_directories(self, paths: list[str]) -> None:
-        """Remove the directories of files that are gone, as far as they are empty."""
+        """Remove the directories of deleted files if they are empty."""
         for directory in sorted({directory_of(path) for path in paths}):
             self._disk.remove_directory(directory)
 
     def delete_file(self, path: str) -> None:
-        """Delete one file, when it is there."""
+        """Delete one file if it exists."""
         self._disk.unlink(path)
 
     def leader(self) -> int:
-        """The number of the job master that leads."""
+        """Return the number of the leading job master."""
         return self._disk.leader
 
     def known_leader(self) -> int:
-        """The same, as a job master finds it."""
+        """Return the same number as a job master sees it."""
         return self.leader()
 
     def is_deposed(self, number: int) -> bool:
-        """Whether a job master has taken a number above that one."""
+        """Return whether a job master has taken a number higher than this one."""
         return self.leader() > number
 
     def note_newest(self, number: int, known_ids: Iterable[int], checkpoint_id: int) -> None:
-        """Listings tell which checkpoint is the newest."""
+        """Do nothing: listings show which checkpoint is the newest."""
 
     def take_number(self) -> int:
-        """Take a number above all others: whoever led is deposed from now on."""
+        """Take a number above all others, which deposes the previous leader."""
         if self._faults.storage_fault(("claim-refused",)):
             raise OSError("planned: the write was refused")
         number = self._disk.leader + 1
@@ -342,11 +345,11 @@ class MemoryStore:
         return number
 
     def sync_number(self) -> None:
-        """Let the number that was taken be taken for good."""
+        """Make the taken number durable."""
         self._disk.sync_directory(LEADERS)
 
     def former(self, number: int) -> list[tuple[int, str]]:
-        """The masters before the one of a number, as far as anything tells of them, and their jobs."""
+        """Return the numbers and jobs of the earlier masters that have left a record."""
         before = self._disk.found
         masters = dict(() if before is None else before.former)
         for other, job_id in self._disk.numbered(MASTER_PREFIX).items():
@@ -355,15 +358,15 @@ class MemoryStore:
         return sorted(masters.items())
 
     def has_left(self, job_id: str) -> bool:
-        """Whether a job has left files."""
+        """Return whether a job has left files."""
         return bool(self._disk.below(job_id))
 
     def found(self) -> Found | None:
-        """What the last job master that took over has found."""
+        """Return the findings of the last job master that took over."""
         return self._disk.found
 
     def put_found(self, left: LeftByJobs) -> None:
-        """Record what a job master found; what former ones did and found is needed no more."""
+        """Record a job master's findings, and delete the numbers and findings of earlier masters."""
         self._put_named(f"{LEADERS}/{FOUND_PREFIX}{left.number}", encode_found(left.found()))
         for prefix in (MASTER_PREFIX, FOUND_PREFIX):
             for number in self._disk.numbered(prefix):
@@ -404,7 +407,7 @@ class MemoryStore:
             raise OSError("planned: the connection broke")
 
     def put_mark(self, mark: JobMark) -> None:
-        """Record, visible to all from now on, that the job has begun, or ended."""
+        """Record, visibly to all from now on, that the job has begun or ended."""
         path = f"{MARKS_DIRECTORY}/{mark_file(mark)}"
         self._put_named(path, encode_mark(mark))
         for other in self._disk.below(MARKS_DIRECTORY):
@@ -422,7 +425,7 @@ class MemoryStore:
         return left
 
     def sync_found(self, directory: str) -> None:
-        """Let what a job goes on from survive: whoever made it visible may have died before the name was synced."""
+        """Make the starting point of a job durable: its creator may have died before it synced the name."""
         self._disk.sync_directory(directory)
         if f"{directory}/{METADATA}" in self._disk.files and directory not in self._disk.given_up:
             self._disk.promise(directory)
@@ -432,28 +435,28 @@ class MemoryStore:
     # --- what must hold --------------------------------------------------------------------------------------------
 
     def missing_files(self, metadata: CheckpointMetadata) -> list[str]:
-        """Files that a kept checkpoint names and that are not there."""
+        """Return the files that a retained checkpoint names and that are missing."""
         wanted = [f.path for f in metadata.state_files() if f.path is not None]
         where = f"{self.directory_of(metadata.checkpoint_id)}/{METADATA}"
         return [p for p in [where, *wanted] if p not in self._disk.files]
 
     def damaged(self) -> dict[str, list[str]]:
-        """Checkpoints that are visible and lack files, by directory, with these files."""
+        """Return the visible checkpoints that lack files, by directory, each with its missing files."""
         found = {}
         for where in [path for path in self.own_files() if path.endswith(f"/{METADATA}")]:
-            # The deletion of its metadata may have been undone by a power cut; it was passed over already.
+            # A power cut may have undone the deletion of its metadata; recovery has already skipped it.
             if self._disk.files[where] == REVOKED or directory_of(where) in self._disk.given_up:
                 continue
             metadata = decode_metadata(self._disk.files[where], where)
             if not checkpoint_counts(self._disk.found, self.job_id, metadata.checkpoint_id, metadata.job_master):
-                continue  # its job master was deposed, and nobody begins from it
+                continue  # its job master was deposed, and no job starts from it
             missing = [f.path for f in metadata.state_files() if f.path is not None and f.path not in self._disk.files]
             if missing:
                 found[where.removesuffix(f"/{METADATA}")] = missing
         return found
 
     def leftovers(self, kept: Collection[CheckpointMetadata] = ()) -> list[str]:
-        """All files of checkpoints, but of those that are kept."""
+        """Return all checkpoint files that no retained checkpoint needs."""
         needed = {f.path for metadata in kept for f in metadata.state_files()}
         needed |= {f"{self.directory_of(metadata.checkpoint_id)}/{METADATA}" for metadata in kept}
         return sorted(path for path in self.own_files() if path not in needed)

@@ -1,4 +1,4 @@
-"""Which kind of store simulated jobs have: a file system that loses what was not synced, or objects."""
+"""The kind of store that simulated jobs use: a file system that loses unsynced data, or an object store."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _kind = ContextVar("kind", default=FILES)
 
 @contextmanager
 def with_store(kind: str) -> Iterator[None]:
-    """Let the histories that begin meanwhile have a store of one of KINDS."""
+    """Give histories that begin within this context a store of one of KINDS."""
     token = _kind.set(kind)
     try:
         yield
@@ -30,12 +30,12 @@ def with_store(kind: str) -> Iterator[None]:
 
 
 def make_disk(world: str, faults: Faults) -> Disk:
-    """The disk of a history."""
+    """Create the disk of a history."""
     return ObjectDisk(world, faults) if _kind.get() == OBJECTS else Disk()
 
 
 def make_store(disk: Disk, job_id: str, inline_bytes_max: int, faults: Faults) -> MemoryStore:
-    """A job's store on it."""
+    """Create a job's store on a disk."""
     if isinstance(disk, ObjectDisk):
         return ObjectStore(disk, job_id, inline_bytes_max, faults)
     return MemoryStore(disk, job_id, inline_bytes_max, faults)

@@ -1,4 +1,4 @@
-"""What the jobs of a history have around them, in whichever tempo they run: storage, the outside world, and faults."""
+"""The environment of a history's jobs in every execution mode: storage, the outside world, and faults."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _files_log = logging.getLogger("penstock.connectors.file")
 
 @dataclass
 class Surroundings:
-    """See the module's text. `world`: the name under which connectors find the outside world."""
+    """See the module docstring. `world` is the name under which connectors find the outside world."""
 
     seed: int
     world: str
@@ -35,7 +35,7 @@ class Surroundings:
 
     @classmethod
     def made(cls, seed: int, world: str, scenario: Scenario, chance: random.Random, is_traced: bool) -> Surroundings:
-        """Those of a scenario, before anything has happened."""
+        """Create the surroundings of a scenario before the first event."""
         log = EventLog(f"seed {seed}: {scenario.topology}", is_traced)
         faults = Faults(scenario.rates, chance, log.write)
         disk = make_disk(world, faults)
@@ -47,9 +47,9 @@ class Surroundings:
 
     @contextmanager
     def present(self) -> Iterator[None]:
-        """Let connectors find the outside world, and workers their directories, for a while."""
+        """Let connectors find the outside world, and workers their directories, within this context."""
         level = _files_log.level
-        _files_log.setLevel(logging.ERROR)  # it warns of each file that a reader has taken
+        _files_log.setLevel(logging.ERROR)  # it warns about each file that an outside reader has taken
         try:
             with self.jobs.folder, present(self.world, self.outside):
                 yield
@@ -57,7 +57,7 @@ class Surroundings:
             _files_log.setLevel(level)
 
     def flaws(self) -> list[str]:
-        """What must not be, whatever became of the jobs."""
+        """Return the violations of all invariants that hold regardless of how the jobs ended."""
         disk = self.jobs.disk
         return [
             *self.outside.violations,

@@ -1,4 +1,4 @@
-"""Simulated jobs: a list of stages, each reading earlier ones, and the job graph that it stands for."""
+"""Simulated jobs: a list of stages, each reading earlier ones, and the job graph that it describes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from penstock.plan.job_graph import build_job_graph
 from penstock.plan.transformation import Transformation, Upstream
 
 STATELESS = ("map", "filter", "flat_map")
-#: The stages that a changed job may have in addition to those of the first one.
+#: The kinds of stages that a changed job may add to the first job's stages.
 ADDED = ("pass", "map", "tally")
 
 
@@ -44,9 +44,9 @@ ADDED = ("pass", "map", "tally")
 class Stage:
     """One operator. `inputs` are (stage, partitioning); `is_timed`: its output's timestamps do not depend on order.
 
-    `order` names the records between which the output keeps order: "split" those of a split with the same key,
-    "count" running counts of a key; None where nothing is promised. `uid` and `rank` stay when a changed job has other
-    stages before it: ranks rise from upstream to downstream in every job of a history.
+    `order` says which records of the output stay in order: "split", the records of a split with the same key; "count",
+    the running counts of a key; None, no records. `uid` and `rank` do not change when a changed job has other stages
+    upstream: ranks rise from upstream to downstream in every job of a history.
     """
 
     kind: str
@@ -63,16 +63,16 @@ class Stage:
     chosen: int = 0
     uid: str = ""
     rank: float = 0.0
-    #: what `has_two_inputs` says, where that is not to follow the parallelism
+    #: the value of `has_two_inputs`; None to derive it
     two_inputs: bool | None = None
-    #: how the calls behave of a "map" or "flat_map" that is asynchronous
+    #: how the calls of an asynchronous "map" or "flat_map" behave
     calls: Calls | None = None
-    #: makes a sink of another kind, by the world and the uid
+    #: creates a sink of another kind, from the world and the uid
     make_sink: Callable[[str, str], Sink[Any]] | None = None
 
     @property
     def has_two_inputs(self) -> bool:
-        """Whether its inputs are those of a two-input operator, rather than a union."""
+        """Whether its inputs belong to a two-input operator rather than to a union."""
         if self.two_inputs is not None:
             return self.two_inputs
         if self.kind == "rules":
@@ -87,7 +87,7 @@ class Stage:
 
 @dataclass
 class Topology:
-    """A job's stages, upstream before downstream. `may_rescale`: not when it must be one of single channels."""
+    """A job's stages, upstream before downstream. `may_rescale` is False if it must consist of single channels."""
 
     world: str
     keys: int
@@ -105,18 +105,18 @@ class Topology:
 
     @property
     def is_elastic(self) -> bool:
-        """Whether a job may change its parallelism while it runs: not where that is a part of the right answer."""
+        """Whether a job may change its parallelism while it runs; it may not where the right answer depends on it."""
         has_copies = any(s.kind == "sink" and any(name == "broadcast" for _, name in s.inputs) for s in self.stages)
         return self.may_rescale and not has_copies
 
     def rules_of(self, stage: Stage) -> SimulatedSource:
-        """The source of the rules of a "rules" stage, which is its second input."""
+        """Return the source of the rules of a "rules" stage, which is its second input."""
         source = self.stages[stage.inputs[1][0]].source
         assert source is not None
         return source
 
     def job_graph(self, configuration: Configuration) -> JobGraph:
-        """As the job master takes it."""
+        """Build the job graph for the job master."""
         made: list[Transformation] = []
         for stage in self.stages:
             upstreams = tuple(

@@ -1,7 +1,7 @@
 """Random jobs with one right answer.
 
 Stages are combined only so that the final output does not depend on the order in which records of different channels
-meet. A plain computation over all records, stage by stage, therefore gives the right output.
+meet. So a plain computation over all records, stage by stage, gives the right output.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ VERTICES_MAX = 5
 
 
 class TopologyMaker:
-    """Draws a job. `ends` draws what makes parts of it end long before others; without it nothing does."""
+    """Draws a job. `ends` draws the parts that end long before others; without it, none do."""
 
     def __init__(self, chance: random.Random, world: str, is_exactly_once: bool, ends: random.Random | None) -> None:
         self._chance = chance
@@ -26,17 +26,17 @@ class TopologyMaker:
         self._world = world
         self._is_exactly_once = is_exactly_once
         self._keys = chance.choice((2, 4, 7))
-        # A watermark passes idle channels by, so what comes from them later may be late, which is no longer determined
-        # by the records: sources become idle only in jobs of single channels, or in jobs without event time.
+        # A watermark does not wait for idle channels, so their later records may be late, and the records alone no
+        # longer determine that. Sources therefore become idle only in jobs of single channels or without event time.
         self._has_idleness = chance.random() < 0.25
         self._is_single = self._has_idleness and chance.random() < 0.6
         self._has_event_time = self._is_single or not self._has_idleness
         self._stages: list[Stage] = []
-        #: stages whose output no stage reads yet
+        #: stages whose output is not read yet
         self._open: list[int] = []
 
     def make(self) -> Topology:
-        """A job of one or two sources, some stages, and one or two sinks."""
+        """Draw a job of one or two sources, some stages, and one or two sinks."""
         chance = self._chance
         for source in range(1 if self._is_single or chance.random() < 0.6 else 2):
             self._add_source(source)
@@ -68,7 +68,7 @@ class TopologyMaker:
         self._open.append(len(self._stages) - 1)
 
     def _let_parts_end(self, ends: random.Random, source: Stage) -> None:
-        """Some readers end early, a source is short or takes its time; operators that remember what has ended."""
+        """Let some readers end early, make a source short or slow, and add operators that remember ended parts."""
         assert source.source is not None
         made = source.source
         number = made.splits[0].source
@@ -86,7 +86,7 @@ class TopologyMaker:
             self._add_rules(ends, len(self._stages) - 1)
 
     def _add_rules(self, ends: random.Random, records: int) -> None:
-        """A stage with rules from a short source of their own; its subtasks end with those that they read."""
+        """Add a stage with rules from a short source of their own; its subtasks end with the inputs that they read."""
         stages, parallelism = self._stages, self._stages[records].parallelism
         source = SimulatedSource(
             self._world, 10 + records, ends.randint(1, 2), ends.randint(1, 3), self._keys, True, pauses=0.3
@@ -109,7 +109,7 @@ class TopologyMaker:
             kinds += ["buckets", "tumbling", "sliding", "session"]
         kind = chance.choice(kinds)
         if not self._is_exactly_once and kind in ("filter", "flat_map") and self._has_totals(inputs):
-            kind = "map"  # what these give depends on the number, and a total that counts a record twice is another one
+            kind = "map"  # their output depends on a total, which changes if a record is counted twice
         if kind == "reduce":
             inputs = (self._add("count", inputs, self._parallelism()),)
         index = self._add(kind, inputs, self._parallelism())

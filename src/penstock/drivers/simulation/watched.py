@@ -17,7 +17,7 @@ from penstock.drivers.simulation.surroundings import Surroundings
 
 
 class Watched(Protocol):
-    """See the module's text."""
+    """See the module docstring."""
 
     @property
     def around(self) -> Surroundings: ...

@@ -1,4 +1,4 @@
-"""A worker: a task executor, and the ends of its channels. It can be killed at any of its calls to the world."""
+"""A worker: a task executor and the ends of its channels. It can be killed at any of its calls to the world."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Cluster(Protocol):
 
 
 class Worker(Action):
-    """Its action is one step of its executor. Implements the ports Network and MasterGateway for it."""
+    """A worker. Its action is one step of its executor. Implements the ports Network and MasterGateway for it."""
 
     passes_references = True
 
@@ -78,13 +78,13 @@ class Worker(Action):
         super().__init__(SLOW_SPEED if faults.is_slow("slow-executor", faults.rates.slow_executor) else 1.0)
         self.worker_id = worker_id
         self.cluster = cluster
-        #: when, in steady time, a timer of processing time is due
+        #: when, in steady time, a processing-time timer is due
         self.timer_ms: int | None = None
-        #: and a coroutine
+        #: when a coroutine is due
         self.wake_ms: int | None = None
         self.heartbeat_ms = cluster.engine.steady_ms() + HEARTBEAT_INTERVAL_MS
         self._failures = PeerFailures()
-        #: since when (ms) it stands still, and what it has to do once it goes on
+        #: since when (ms) it has stood still, and the calls to make once it resumes
         self._still_since_ms: int | None = None
         self.has_stood_still = False
         self._held: list[Callable[[], None]] = []
@@ -116,7 +116,7 @@ class Worker(Action):
             self.cluster.engine.ready.add(self)
 
     def stand_still(self, for_ms: int) -> bool:
-        """Do nothing but send heartbeats for a while, as within a call that does not return; False if it does so."""
+        """Only send heartbeats for a while, as within a call that does not return; return False if it already does."""
         engine = self.cluster.engine
         if self._still_since_ms is not None:
             return False
@@ -141,7 +141,7 @@ class Worker(Action):
             self.cluster.engine.ready.add(self)
 
     def turn(self, call: Callable[[], None]) -> None:
-        """Let the executor do something, and see when it wants to be stepped again; it may die in doing so."""
+        """Let the executor do something, and update when it must step again; the worker may die in the process."""
         if self._still_since_ms is not None:
             self._held.append(call)
             return
@@ -162,14 +162,14 @@ class Worker(Action):
         self.cluster.after_turn(self)
         if call != self._step:
             self.cluster.engine.ready.add(self)
-        # While its step is enabled, nothing has to wake it.
+        # While its step is enabled, the worker needs no wake-up.
         is_idle = self.position < 0
         due_ms = self.executor.next_deadline() if is_idle else None
         self.timer_ms = None if due_ms is None else self.cluster.engine.steady_of(due_ms)
         self.wake_ms = self.coroutines.next_due_ms() if is_idle else None
 
     def on_time(self, now_ms: int) -> None:
-        """Time has passed."""
+        """Let the executor step if a deadline has passed, and send a heartbeat if due."""
         if any(time is not None and time <= now_ms for time in (self.timer_ms, self.wake_ms)):
             self.cluster.engine.ready.add(self)
         if self.heartbeat_ms <= now_ms:
@@ -178,22 +178,22 @@ class Worker(Action):
             self.cluster.to_master(self.worker_id, Heartbeat(self.worker_id, still_ms=still_ms))
 
     def on_peer_lost(self, peer: str, attempt: int) -> None:
-        """The connection to a peer has broken, as far as attempts up to this one go."""
+        """Fail the affected tasks because the connection to a peer has broken, for attempts up to this one."""
         if self.cluster.is_alive(self):
             self.turn(lambda: self._failures.fail_tasks(self.executor, peer, attempt))
 
     def end(self) -> None:
-        """Its process is gone; some of its background work may have happened all the same."""
+        """End the process; some of its background work may have completed nevertheless."""
         self.background.abandon()
         self.backends.close()
 
     # --- the executor's side: ports Network and MasterGateway -------------------------------------------------------
 
     def connect(self, attempt: int, peers: Mapping[str, str]) -> None:
-        """Nothing to do: channels come into being when used."""
+        """Do nothing: channels come into being when used."""
 
     def keep_attempts(self, attempts: Collection[int]) -> None:
-        """Nothing to do: nothing comes to a channel whose task is gone."""
+        """Do nothing: a channel delivers nothing after its task has ended."""
 
     def send_buffer(self, worker_id: str, channel: ChannelId, buffer: Buffer) -> None:
         self._send("data", worker_id, channel, buffer)

@@ -1,8 +1,4 @@
-"""Who may connect: only a peer that proves, in the CURVE handshake, that it holds this job's secret worker key.
-
-libzmq asks this handler about each client key (the ZAP protocol) before it lets a message of that client through. The
-sockets set ZAP_ENFORCE_DOMAIN, without which libzmq admits every client while no handler answers.
-"""
+"""Authentication: a peer must prove, in the CURVE handshake, that it holds the job's secret worker key."""
 
 from __future__ import annotations
 
@@ -16,7 +12,7 @@ ZAP_DOMAIN = "penstock"
 
 
 class KeyAuthenticator:
-    """Answers for all server sockets of one context; admits one public key. Runs a thread until `close`."""
+    """Authenticates the clients of all server sockets of a context; admits one public key. `close` ends its thread."""
 
     def __init__(self, context: zmq.Context[zmq.Socket[bytes]], admitted_key: bytes) -> None:
         self._admitted_key = admitted_key
@@ -28,12 +24,15 @@ class KeyAuthenticator:
 
     @property
     def denied(self) -> int:
-        """Clients so far that knew the server's public key, but hold another client key."""
+        """The number of clients so far that knew the server's public key but held another client key."""
         with self._lock:
             return self._denied
 
     def callback(self, domain: str, key: bytes) -> bool:
-        """Whether the client that proved to hold this key may connect; the authenticator's thread asks."""
+        """Return whether the client that has proved to hold this key may connect.
+
+        Runs in the authenticator's thread.
+        """
         admitted = domain == ZAP_DOMAIN and hmac.compare_digest(key, self._admitted_key)
         if not admitted:
             with self._lock:

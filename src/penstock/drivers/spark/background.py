@@ -1,4 +1,4 @@
-"""Work outside a loop's own turn: a few threads, whose results come back into the turn."""
+"""Runs work outside a loop's own turn in a few threads, and delivers the results within the turn."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 
 T = TypeVar("T")
 
-#: After this time work counts as hanging: when all threads hang, another one is started.
+#: Work that takes longer counts as hanging; when all threads hang, another one is started.
 HANGS_SECONDS: Final = 5.0
 THREADS_MAX: Final = 16
 
@@ -19,11 +19,11 @@ _Done = Callable[[Any, BaseException | None], None]
 
 
 class ThreadBackground:
-    """Implements `core.ports.Background` with daemon threads, so that work that hangs never holds up the process's end.
+    """Implements `core.ports.Background` with daemon threads, so that hanging work never delays the end of the process.
 
     Args:
-        name: begins the threads' names.
-        threads: how many pieces of work run at once, not counting those that hang.
+        name: the prefix of the threads' names.
+        threads: how many pieces of work run at once, not counting hanging ones.
         wake: called from a thread when a result is ready; the owner then calls `deliver` in its turn.
     """
 
@@ -34,7 +34,7 @@ class ThreadBackground:
         self._closed = False
         self._name = name
         self._threads: list[threading.Thread] = []
-        #: since when each thread has been at its present work, None for one that waits for work
+        #: when each thread began its current work; None if it waits for work
         self._since: list[float | None] = []
         for _ in range(threads):
             self._start()
@@ -55,7 +55,7 @@ class ThreadBackground:
         self._work.put((work, done))
 
     def deliver(self) -> bool:
-        """Calls what waits for results that are ready; True when there were any."""
+        """Call the callbacks whose results are ready; return whether there were any."""
         delivered = False
         while self._finished:
             done, result, error = self._finished.popleft()
@@ -64,11 +64,11 @@ class ThreadBackground:
         return delivered
 
     def close(self, *, finish: bool = False, timeout_seconds: float = 2.0) -> None:
-        """Ends the threads, and waits for them; results not delivered by now never are.
+        """End the threads and wait for them; results that are not delivered yet are dropped.
 
         Args:
-            finish: whether work that has not begun is still done.
-            timeout_seconds: how long to wait for each thread; one that hangs is left to itself.
+            finish: whether to finish work that has not begun.
+            timeout_seconds: how long to wait for each thread; one that hangs is abandoned.
         """
         self._closed = not finish
         for _ in self._threads:
@@ -83,9 +83,10 @@ class ThreadBackground:
             pass
 
     def _do_next(self, index: int) -> bool:
-        """Wait for work and do it; returns False at the end.
+        """Wait for work and do it; return False at the end.
 
-        A call per item, because a waiting thread must not refer to the last work: a snapshot is as large as the state.
+        Each item gets a call of its own, so that a waiting thread does not refer to the last work: a snapshot is as
+        large as the state.
         """
         item = self._work.get()
         if item is None:
@@ -101,7 +102,7 @@ class ThreadBackground:
             error = caught
         self._since[index] = None
         self._finished.append((done, result, error))
-        del error  # its traceback refers to this frame, which is a reference cycle
+        del error  # its traceback refers to this frame: a reference cycle
         if not self._closed:
             self._wake()
         return True

@@ -1,4 +1,4 @@
-"""From a batch job to Spark's data frames: a vertex is a `mapInArrow`, an exchange is Spark's shuffle and sort."""
+"""Translates a batch job to Spark data frames: a vertex is a `mapInArrow`, an exchange is Spark's shuffle and sort."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from penstock.drivers.spark.handle import Entry
 
 _M32 = 0xFFFFFFFF
-#: How a task's input is sorted, see `core.batch.rows`.
+#: The sort order of a task's input, see `core.batch.rows`.
 ROW_ORDER = ("place", "timestamp", "edge", "sequence")
-#: The last column of a data frame that a source reads: which subtask has the row.
+#: The last column of a data frame that a source reads: the subtask that reads the row.
 SUBTASK_COLUMN = "_penstock_subtask"
 
 
@@ -47,9 +47,10 @@ def frames_of(
     handed_over: StructType | None = None,
     meeting: Meeting | None = None,
 ) -> dict[int, DataFrame]:
-    """For every vertex a frame of its output rows; nothing runs yet. `keeps`: the vertices whose output Spark keeps.
+    """Return a frame of output rows for every vertex, without running anything yet.
 
-    With `handed_over` the last vertex's frame has this schema instead, and the records that it hands over.
+    `keeps` says which vertices' output Spark keeps. With `handed_over`, the last vertex's frame has that schema and
+    holds the records that the vertex hands over.
     """
     return _Frames(job_graph, vertices, session, is_local, keeps, handed_over, meeting).all()
 
@@ -65,7 +66,7 @@ class _Frames:
         handed_over: StructType | None,
         meeting: Meeting | None,
     ) -> None:
-        #: of tasks that work in step
+        #: where tasks that work in lockstep meet
         self._meeting = meeting
         self._job_graph = job_graph
         self._vertices = vertices
@@ -74,11 +75,11 @@ class _Frames:
         self._keeps = keeps
         self._handed_over = handed_over
         self._frames: dict[int, DataFrame] = {}
-        #: The vertices that read a data frame, which may have fewer partitions than the vertex has subtasks.
+        #: The vertices that read a data frame. It may have fewer partitions than the vertex has subtasks.
         self._readers: set[int] = set()
-        #: The edges whose rows have the records in columns, and what the records are.
+        #: The edges whose rows carry the records in columns, with the shape of the records.
         self._columns: dict[int, RecordShape] = {}
-        #: Of these edges the column that is the time of their rows, see `route_stage.Routed`.
+        #: For each of these edges, the column with the time of its rows, see `route_stage.Routed`.
         self._times: dict[int, str | None] = {}
 
     def all(self) -> dict[int, DataFrame]:
@@ -120,15 +121,15 @@ class _Frames:
             parts.append(self._marks(edges[0].index, vertex.parallelism))
         frame = functools.reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), parts)
         frame = frame.repartition(vertex.parallelism, "slot")
-        # Sorted also where order does not matter to the operator: a task that runs again must deal its output out as it
-        # did before, because some of it may have been read.
+        # Sort even if order does not matter to the operator: a task that runs again must distribute its output as
+        # before, because some of it may have been read.
         return frame.sortWithinPartitions(*ROW_ORDER).select(*INPUT_COLUMNS, *columns)
 
     def _routed_input(self, edges: list[JobEdge], parts: list[DataFrame], parallelism: int) -> DataFrame:
-        """The rows of edges whose records are those of data frames; what is known without the rows is not shuffled.
+        """Return the rows of edges whose records come from data frames, without shuffling values that can be derived.
 
-        Known are the target, which follows from the place, payloads, the edge when there is only one, and a time that
-        is a column.
+        These are the target, which follows from the place; payloads; the edge, if there is only one; and the time, if
+        it is a column.
         """
         from pyspark.sql import functions
 
@@ -150,7 +151,7 @@ class _Frames:
         return [record_column(edge, i) for i in range(len(self._columns[edge].names))] if edge in self._columns else []
 
     def _routed(self, vertex: JobVertex, source: DataFrameSource, edge: int) -> DataFrame:
-        """The rows of the one edge out of a vertex, whose records are those of a data frame (`route_stage`)."""
+        """Return the rows of the only edge out of a vertex whose records come from a data frame (`route_stage`)."""
         mine = self._vertices[vertex.index]
         routing = replace(mine, consumers={edge: replace(mine.consumers[edge], has_records=True)}, has_client=False)
         (output,) = self._job_graph.outputs_of(vertex.index)
@@ -166,7 +167,7 @@ class _Frames:
         return made.frame
 
     def _marks(self, edge: int, parallelism: int, place: str = f"{NO_KEY_PLACE}L") -> DataFrame:
-        """A row for each subtask that says which one it is; other producers than data frames send these themselves."""
+        """Return a row for each subtask that identifies it; producers other than data frames send these themselves."""
         numbers = ", ".join(map(str, slots(parallelism)))
         return self._session.range(0, parallelism, 1, 1).selectExpr(
             f"{edge} AS edge",
@@ -206,7 +207,7 @@ class _Frames:
 
 
 def parts_of(edges: list[JobEdge], frames: Mapping[int, DataFrame]) -> list[DataFrame]:
-    """The rows of edges into one vertex, a frame for each producing vertex."""
+    """Return the rows of edges into one vertex, as one frame per producing vertex."""
     by_source: dict[int, list[int]] = {}
     for edge in edges:
         by_source.setdefault(edge.source, []).append(edge.index)
@@ -214,15 +215,15 @@ def parts_of(edges: list[JobEdge], frames: Mapping[int, DataFrame]) -> list[Data
 
 
 def is_in_place(edges: list[JobEdge]) -> bool:
-    """Whether the partitions of the producer, the only one, are the consumer's subtasks already."""
+    """Return whether there is one producer and its partitions already are the consumer's subtasks."""
     is_forward = all(edge.partitioning == ForwardPartitioner.name for edge in edges)
     return is_forward and len({edge.source for edge in edges}) == 1
 
 
 def make_stage(module: str, settings: Any, script: bytes, is_local: bool) -> Entry:
-    """The function that Spark runs for each task of a vertex: `run_stage` of a module beside this one.
+    """Return the function that Spark runs for each task of a vertex: `run_stage` of a module in this package.
 
-    Pickled by value, it holds nothing of Penstock. `script` is what the user's script defines.
+    It is pickled by value and does not refer to Penstock. `script` holds the definitions of the user's script.
     """
     payload = cloud.dumps(settings)
     paths = tuple(path or os.getcwd() for path in sys.path) if is_local else ()
@@ -241,7 +242,7 @@ def make_stage(module: str, settings: Any, script: bytes, is_local: bool) -> Ent
 
 @functools.cache
 def row_type() -> StructType:
-    """The type of rows (`SCHEMA`) for Spark. As text it would go through Spark's parser, which is slow at first."""
+    """Return the Spark type of rows (`SCHEMA`). Spark's parser, for a DDL string, is slow on first use."""
     from pyspark.sql.types import BinaryType, IntegerType, LongType, StructField, StructType
 
     kinds = {"int32": IntegerType(), "int64": LongType(), "binary": BinaryType()}
@@ -250,10 +251,10 @@ def row_type() -> StructType:
 
 @functools.cache
 def slots(partitions: int) -> list[int]:
-    """For each partition a number that Spark's `repartition(partitions, column)` sends there.
+    """Return, for each partition, a number that Spark's `repartition(partitions, column)` sends there.
 
-    Spark takes Murmur3 of the column, seed 42, modulo the number of partitions; so numbers are tried until each
-    partition has one.
+    Spark partitions by the Murmur3 hash of the column (seed 42) modulo the number of partitions. This function tries
+    numbers until each partition has one.
     """
     found: dict[int, int] = {}
     candidate = 0
@@ -264,7 +265,7 @@ def slots(partitions: int) -> list[int]:
 
 
 def _murmur3(value: int, seed: int = 42) -> int:
-    """Spark's hash of an int, as a signed 32-bit number."""
+    """Return Spark's hash of an int as a signed 32-bit number."""
     block = value & _M32
     block = block * 0xCC9E2D51 & _M32
     block = (block << 15 | block >> 17) & _M32
@@ -283,7 +284,7 @@ def _murmur3(value: int, seed: int = 42) -> int:
 
 
 def last_rows(frame: DataFrame, vertex: int) -> Any:
-    """What a vertex's tasks leave for the client: (vertex, operator, kind, sequence, payload)."""
+    """Return a vertex's rows for the client: (vertex, operator, kind, sequence, payload)."""
     return frame.where("edge < 0").selectExpr(
         f"{vertex} AS vertex", "target AS operator", "edge AS kind", "sequence", "payload"
     )

@@ -1,4 +1,4 @@
-"""Batch execution on Spark: the whole job is a query, its exchanges are Spark's, and so is its recovery (I2)."""
+"""Batch execution on Spark: the whole job is one query; Spark does the exchanges and the recovery (I2)."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ from penstock.drivers.spark.lockstep_jobs import TRIES_MAX, check_slots, meeting
 from penstock.drivers.spark.session import hand_back
 from penstock.drivers.stepwise.batch_job import BatchJob
 
-#: Of a job whose tasks do not wait for each other, so that it needs no slots of its own.
+#: The slots of a job whose tasks do not wait for each other: it needs none of its own.
 SLOTS = 1
 
 
 class SparkBatchJob(BatchJob):
-    """See the module's text."""
+    """See the module docstring."""
 
     def __init__(
         self, job_graph: JobGraph, configuration: Configuration, listener: JobListener, spark: SparkHandle
     ) -> None:
         super().__init__(job_graph, configuration, listener)
-        #: Found once, because finding it takes the programs apart.
+        #: Computed once, because it requires unpickling the programs.
         self._with_sink = {vertex.index for vertex in job_graph.vertices if has_sink(vertex)}
         self.vertices = [
             replace(mine, reaches_client=not job_graph.outputs_of(vertex.index) or vertex.index in self._with_sink)
@@ -47,7 +47,7 @@ class SparkBatchJob(BatchJob):
         self._tag = f"penstock-{self._job_id}"
 
     def run_tasks(self) -> Iterator[Last]:
-        """Run one Spark job for all sinks; what several vertices read is kept meanwhile."""
+        """Run one Spark job for all sinks; the output of vertices with several readers is kept meanwhile."""
         self._spark.ship_package()
         self._spark.ship_dependencies(self.configuration)
         check_slots(self.job_graph, self._spark)
@@ -81,7 +81,7 @@ class SparkBatchJob(BatchJob):
                 except Exception as error:  # noqa: BLE001 - whatever Spark raises becomes the reason
                     self.check_cancelled()
                     failure = spark_failure(error, self.job_graph)
-                    # Spark tries other stages again by itself.
+                    # Spark itself retries all other stages.
                     if not tries_left or failure_in(str(error)) is not None or failure.suppresses_restart:
                         raise failure from None
                     self.listener.on_log(f"{self.job_graph.name}: begins again: {failure}")
@@ -96,20 +96,20 @@ class SparkBatchJob(BatchJob):
         return len(readers) + (vertex in self._with_sink) > 1
 
     def reads_splits(self, source: Source[Any, Any]) -> bool:
-        """Whether it is read by its splits: data frames are read where they lie."""
+        """Return whether a source is read by its splits; data frames are read in place."""
         return not isinstance(source, DataFrameSource)
 
     def interrupt(self) -> None:
-        """End the Spark job."""
+        """Cancel the Spark job."""
         self._spark.interrupt(self._tag)
 
     def release(self) -> None:
-        """Give the session back."""
+        """Release the session."""
         hand_back(self._spark, slots_of(self.job_graph))
 
 
 def spark_failure(error: BaseException, job_graph: JobGraph) -> PenstockError:
-    """What Spark raised as the error of the job: that of a task, with its place, if a task failed."""
+    """Convert an exception from Spark to the error of the job: the task's error with its location, if a task failed."""
     found = failure_in(str(error))
     if found is None:
         failure_of_spark = JobExecutionError(job_graph.name, f"Spark: {short_reason(error)}")
@@ -120,6 +120,6 @@ def spark_failure(error: BaseException, job_graph: JobGraph) -> PenstockError:
 
 
 def has_sink(vertex: JobVertex) -> bool:
-    """Whether a vertex's tasks leave anything for the client."""
+    """Return whether a vertex contains a sink."""
     program: VertexProgram = pickle.loads(vertex.program)
     return any(isinstance(chained.factory(), SinkOperator) for chained in program.operators)

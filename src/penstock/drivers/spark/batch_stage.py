@@ -1,4 +1,4 @@
-"""The inside of a batch task on Spark: Arrow batches of rows in and out of a `BatchTask`."""
+"""A batch task on Spark: passes Arrow batches of rows into a `BatchTask` and out of it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from penstock.drivers.spark.frame_records import RecordShape, columns_of, record
 from penstock.drivers.spark.garbage import rare_collections
 from penstock.drivers.spark.lockstep import Meeting, kept_in_step
 
-#: `slot` is what Spark partitions by: see `batch_frames.slots`.
+#: Spark partitions by `slot`, see `batch_frames.slots`.
 SCHEMA = pa.schema(
     [
         ("edge", pa.int32()),
@@ -41,25 +41,26 @@ SCHEMA = pa.schema(
     ]
 )
 NO_COLUMNS: Final[Mapping[int, RecordShape]] = {}
-#: What a task needs to know of its rows, which are sorted when they come.
+#: The columns that a task needs; its rows arrive sorted.
 INPUT_COLUMNS = ["edge", "target", "place", "timestamp", "payload"]
-#: Before and after a failure in the text of an exception, which is all that Spark brings back.
+#: The delimiters of a failure in the text of an exception; Spark returns nothing but the text.
 MARK = "penstock-failure:"
 END_MARK = ":penstock"
 
 
 class StageError(Exception):
-    """A task failed; the text has the `Failure`, see `failure_in`."""
+    """A task failed. The text contains the `Failure`, see `failure_in`."""
 
 
 @dataclass(frozen=True)
 class StageSettings:
-    """What a vertex's tasks need to know. `splits` of each subtask for a source; `slots` of each edge's consumers.
+    """The settings of a vertex's tasks.
 
-    `pointwise`: the forward edges, which connect equal subtasks. `frame`: the records of the data frame that the vertex
-    reads, whose last column is the subtask; with `is_key` it has their keys alone, see `route_stage`. `columns`: the
-    edges of which records come as columns, and what these make. `schema`: that of the data frame which the vertex makes
-    of its records. `meeting`: of tasks that work in step, see `lockstep`.
+    `splits`: per subtask of a source. `slots`: of each edge's consumers. `pointwise`: the forward edges, which connect
+    equal subtasks. `frame`: the records of the data frame that the vertex reads, whose last column is the subtask; with
+    `is_key`, only their keys, see `route_stage`. `columns`: the edges whose records come as columns, and the shapes of
+    these records. `schema`: the schema of the data frame that the vertex makes of its records. `meeting`: for tasks
+    that work in lockstep, see `lockstep`.
     """
 
     index: int
@@ -75,7 +76,7 @@ class StageSettings:
 
 
 def run_stage(payload: bytes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """One task. Its first row says which subtask it is; only a task of an empty data frame may get no row."""
+    """Run one task. Its first row identifies the subtask; only a task of an empty data frame may get no rows."""
     settings: StageSettings = pickle.loads(payload)
     with rare_collections():
         yield from _run(settings, iter(batches))
@@ -104,7 +105,7 @@ def _run(settings: StageSettings, rows: Iterator[pa.RecordBatch]) -> Iterator[pa
 
 
 def _subtask_of(first: pa.RecordBatch, settings: StageSettings) -> int:
-    """What the first row tells."""
+    """Return the subtask that the first row identifies."""
     if settings.frame is not None:
         subtask: int = first.column(first.num_columns - 1)[0].as_py()
     elif settings.splits is not None:
@@ -118,11 +119,11 @@ def _subtask_of(first: pa.RecordBatch, settings: StageSettings) -> int:
 
 @contextmanager
 def task_of(settings: StageSettings, subtask: int) -> Iterator[BatchTask]:
-    """The task of a subtask, for as long as it runs."""
+    """Provide the task of a subtask for as long as it runs."""
     loop = WaitingEventLoop("penstock-async")
     try:
         with failures_told(settings, subtask):
-            run = uuid.uuid4().hex[:16]  # Spark may run a task twice, also at a time
+            run = uuid.uuid4().hex[:16]  # Spark may run a task twice, even at the same time
             yield BatchTask(settings.vertex, subtask, SystemClock(), loop.wait, loop.coroutines, run)
     finally:
         loop.coroutines.close()
@@ -130,7 +131,7 @@ def task_of(settings: StageSettings, subtask: int) -> Iterator[BatchTask]:
 
 @contextmanager
 def failures_told(settings: StageSettings, subtask: int) -> Iterator[None]:
-    """Turn an exception into a `StageError` of that subtask."""
+    """Convert an exception to a `StageError` of that subtask."""
     try:
         yield
     except (Exception, SystemExit) as error:
@@ -145,7 +146,7 @@ def _marked(output: Iterator[Rows], settings: StageSettings, subtask: int) -> It
 
 
 def _records(task: BatchTask, output: Iterator[Rows], settings: StageSettings) -> Iterator[pa.RecordBatch]:
-    """What the tail of the chain hands over."""
+    """Return the records that the tail of the chain hands over."""
     tail = task.operators[-1]
     assert isinstance(tail, HandOverOperator)
     for _ in output:
@@ -155,7 +156,7 @@ def _records(task: BatchTask, output: Iterator[Rows], settings: StageSettings) -
 
 
 def _marks(settings: StageSettings, subtask: int) -> Rows:
-    """A row for every consumer, so that each of their tasks has one."""
+    """Return a row for every consumer, so that each of its tasks has at least one."""
     rows = Rows()
     for edge, slots in settings.slots.items():
         if edge in settings.pointwise:
@@ -167,12 +168,12 @@ def _marks(settings: StageSettings, subtask: int) -> Rows:
 
 
 def record_column(edge: int, index: int) -> str:
-    """The name of a column that holds a field of the records of an edge."""
+    """Return the name of a column that holds a field of an edge's records."""
     return f"record_{edge}_{index}"
 
 
 def rows_of(batch: pa.RecordBatch, columns: Mapping[int, RecordShape] = NO_COLUMNS) -> Rows:
-    """Rows of the columns that a task needs, see `batch_frames`; columns that say nothing may be missing."""
+    """Convert the columns that a task needs to rows, see `batch_frames`; derivable columns may be missing."""
     rows = Rows()
     size, names = batch.num_rows, batch.schema.names
     place = batch.column("place")
@@ -191,7 +192,7 @@ def rows_of(batch: pa.RecordBatch, columns: Mapping[int, RecordShape] = NO_COLUM
 
 
 def _fill(records: list[Any], batch: pa.RecordBatch, indices: Any, edge: int, shape: RecordShape) -> None:
-    """Put the records of an edge, which come as columns, where they belong."""
+    """Fill in the records of an edge that come as columns."""
     fields = [batch.column(record_column(edge, i)) for i in range(len(shape.names))]
     if len(indices) == len(records):
         records[:] = records_of(fields, shape)
@@ -202,7 +203,7 @@ def _fill(records: list[Any], batch: pa.RecordBatch, indices: Any, edge: int, sh
 
 
 def to_arrow(rows: Rows, slots: Mapping[int, list[int]]) -> pa.RecordBatch:
-    """Rows with the slots of their targets, by edge."""
+    """Convert rows to Arrow, with the slots of their targets by edge."""
     edges, targets = (np.fromiter(column, np.int32, len(rows)) for column in (rows.edges, rows.targets))
     places = np.full(len(rows), NO_KEY_PLACE, np.int32)
     for edge in set(rows.edges):
@@ -222,7 +223,10 @@ def to_arrow(rows: Rows, slots: Mapping[int, list[int]]) -> pa.RecordBatch:
 
 
 def failure_text(failure: Failure, vertex: int, subtask: int) -> str:
-    """A failure and its place as text that survives Spark; its first line is for readers of a data frame's error."""
+    """Encode a failure and its location as text that survives Spark.
+
+    Its first line is for readers of a data frame's error.
+    """
     data = msgspec.msgpack.encode((vertex, subtask, failure))
     where = "" if failure.operator_name is None else f"operator {failure.operator_name!r}, subtask {subtask + 1}: "
     record = "" if failure.record is None else f"; record: {failure.record}"
@@ -230,7 +234,7 @@ def failure_text(failure: Failure, vertex: int, subtask: int) -> str:
 
 
 def failure_in(text: str) -> tuple[int, int, Failure] | None:
-    """(vertex, subtask, failure) from the text of what Spark raised; None when there is none."""
+    """Decode (vertex, subtask, failure) from the text of a Spark exception; None if it contains no failure."""
     begin = text.find(MARK)
     end = text.find(END_MARK, begin)
     if begin < 0 or end < 0:

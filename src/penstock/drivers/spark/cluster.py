@@ -1,18 +1,19 @@
 """Workers as Spark jobs of one task each.
 
 All methods run in the job master's turn. A worker's Spark job occupies one thread of this process, which waits for the
-job. That thread only notes the job's end and wakes the job master, so nothing here needs a lock.
+job. That thread only notes the job's end and wakes the job master, so no locks are needed here.
 
-The way of a worker: asked for (its Spark job is started) → registered → released or lost. Spark says why a worker was
-lost, but on a cluster late: it first runs a task that failed once more. So a worker whose connection has ended is lost
-a moment later, whatever Spark says. A process that dies before it has registered is started again, a few times, because
-the job master has not met it yet and still waits for a worker.
+The life of a worker: requested (its Spark job is started) → registered → released or lost. Spark reports why a worker
+was lost, but on a cluster it reports late, because it first retries the failed task. So a worker whose connection has
+ended counts as lost a moment later, regardless of Spark. A process that dies before it has registered is started again,
+a few times, because the job master has not met it yet and still waits for a worker.
 
-Workers are all alike until the job master has one. So redundant workers (`slotmanager.redundant-taskmanager-num`) are
-only some more that are asked for: those that register when the job master waits for none are held back until it does.
+Workers are interchangeable until the job master gets one. So redundant workers
+(`slotmanager.redundant-taskmanager-num`) are simply additional requests: workers that register while the job master
+waits for none are held back until it does.
 
-A worker whose executor Spark decommissions is leaving (`leaving_workers`). If the job master has it, it is told. One
-that is held back is replaced.
+A worker whose executor Spark decommissions is leaving (`leaving_workers`). The job master is notified if it uses the
+worker. A worker that is held back is replaced.
 """
 
 from __future__ import annotations
@@ -43,20 +44,20 @@ _log = logging.getLogger("penstock.spark")
 
 START_ATTEMPTS_MAX: Final = 3
 RELEASE_GRACE_MS: Final = 4_000
-#: How long a worker's connection may have ended until the worker counts as lost: Spark may know why, and say so.
+#: How long after the end of its connection a worker counts as lost. Spark may report the cause in the meantime.
 CUT_OFF_GRACE_MS: Final = 500
-#: The same where all of Spark is one process, which knows at once, and runs no task again.
+#: The same where all of Spark is one process, which knows the cause at once and does not retry tasks.
 CUT_OFF_GRACE_IN_PROCESS_MS: Final = 5_000
 CUT_OFF: Final = "its connection to the job master broke"
 
 
 def worker_tag(job_id: str, worker_id: str) -> str:
-    """The job group, or tag, of a worker's Spark job."""
+    """Return the job group, or tag, of a worker's Spark job."""
     return f"penstock-{job_id}-{worker_id}"
 
 
 class Spark(Protocol):
-    """What the cluster asks of `SparkHandle`."""
+    """The part of `SparkHandle` that the cluster uses."""
 
     def run_task(self, entry: Entry, tag: str, description: str) -> list[tuple[str, str]]: ...
 
@@ -76,7 +77,7 @@ class _Worker:
         self.interrupt_ms: int | None = None
         self.lost_ms: int | None = None
         self.was_cut_off = False
-        #: its registration, while it is held back
+        #: its registration while it is held back
         self.spare: RegisterWorker | None = None
 
 
@@ -85,15 +86,15 @@ class SparkCluster:
 
     Args:
         spark: the session.
-        job_id: begins the tags of the workers' Spark jobs.
-        describe: what Spark's own pages say of a worker.
-        make_settings: the settings of a worker with a given id.
+        job_id: the prefix of the tags of the workers' Spark jobs.
+        describe: returns the description of a worker for Spark's own pages.
+        make_settings: returns the settings of a worker with a given id.
         send_to_worker: the master endpoint's `send`.
         wake: called from any thread when a worker has ended; the owner then calls `collect`.
-        clock: time, for the grace of a release.
-        redundant: how many workers there are beyond those that the job master asks for.
-        cut_off_grace_ms: how long Spark has to say why a worker's connection has ended.
-        leaving: says which workers Spark takes away; its owner closes it. None when nothing does.
+        clock: measures the grace period of a release.
+        redundant: how many workers to keep beyond the job master's requests.
+        cut_off_grace_ms: how long Spark has to report why a worker's connection has ended.
+        leaving: reports the workers that Spark takes away; its owner closes it. None if none are ever taken away.
     """
 
     def __init__(
@@ -159,19 +160,19 @@ class SparkCluster:
         if worker.registered:
             self._send_to_worker(worker_id, ShutDownWorker("released"))
             worker.interrupt_ms = self._clock.steady_ms() + RELEASE_GRACE_MS
-        else:  # it may not even have a place in Spark yet, and will never hear us
+        else:  # it may not even have a slot in Spark yet, so it would not get the message
             worker.interrupt_ms = self._clock.steady_ms()
             self.on_time()
 
     # --- for its owner ---------------------------------------------------------------------------------------------
 
     def is_live(self, worker_id: str) -> bool:
-        """Whether the worker was asked for, has not been seen to end, and was not released."""
+        """Return whether the worker was requested and has neither ended, as far as known, nor been released."""
         worker = self._workers.get(worker_id)
         return worker is not None and not worker.released
 
     def on_registered(self, registration: RegisterWorker) -> bool:
-        """The worker is up; returns whether to tell the job master, which has not asked for redundant ones."""
+        """Register a worker; return whether to notify the job master, which has not requested redundant workers."""
         worker = self._workers.get(registration.worker_id)
         if worker is None or worker.registered:
             return False
@@ -187,28 +188,28 @@ class SparkCluster:
         return True
 
     def serves(self, worker_id: str) -> bool:
-        """Whether the job master has this worker: it is live, and not held back."""
+        """Return whether the job master has this worker: it is live and not held back."""
         worker = self._workers.get(worker_id)
         return worker is not None and not worker.released and worker.spare is None
 
     def on_cut_off(self, worker_id: str) -> None:
-        """The worker's connection has ended: it is dead, or ends itself."""
+        """Note that the worker's connection has ended: the worker is dead or will end itself."""
         worker = self._workers.get(worker_id)
         if worker is not None and not worker.released and worker.lost_ms is None:
             worker.lost_ms = self._clock.steady_ms() + self._cut_off_grace_ms
 
     def release_all(self) -> None:
-        """Releases every worker."""
+        """Release every worker."""
         for worker_id in list(self._workers):
             self.release(worker_id)
 
     @property
     def worker_count(self) -> int:
-        """Workers whose Spark job has not ended, whether released or not."""
+        """The number of workers whose Spark job has not ended, whether released or not."""
         return len(self._workers)
 
     def collect(self) -> list[ToMaster]:
-        """What the job master has to know about since the last call: workers lost, and those that replace them."""
+        """Return the messages for the job master since the last call: workers lost, and their replacements."""
         messages, self._handed_over = self._handed_over, []
         while self._ended:
             worker_id, outcome, detail = self._ended.popleft()
@@ -235,21 +236,21 @@ class SparkCluster:
         return messages + self._take_leaving() + self._give_up_cut_off()
 
     def next_deadline(self) -> int | None:
-        """When (ms) `on_time` has something to do."""
+        """Return when (ms) `on_time` is due next."""
         moments = (moment for worker in self._workers.values() for moment in (worker.interrupt_ms, worker.lost_ms))
         return min((moment for moment in moments if moment is not None), default=None)
 
     def on_time(self) -> None:
-        """Ends by force the workers that were released and did not end."""
+        """Kill the workers that were released and did not end."""
         now_ms = self._clock.steady_ms()
         for worker in self._workers.values():
             if worker.interrupt_ms is not None and now_ms >= worker.interrupt_ms:
-                # Again after a while: an interrupt can come before Spark has taken the job up.
+                # Repeat it after a while: an interrupt may come before Spark has started the job.
                 worker.interrupt_ms = now_ms + RELEASE_GRACE_MS
                 self._interrupt(worker.worker_id)
 
     def _take_leaving(self) -> list[ToMaster]:
-        """Tell of the workers that Spark takes away, and replace those that are held back."""
+        """Report the workers that Spark takes away, and replace those among them that are held back."""
         messages: list[ToMaster] = []
         for worker_id, reason in self._leaving.take():
             worker = self._workers.get(worker_id)
@@ -264,7 +265,7 @@ class SparkCluster:
         return messages
 
     def _give_up_cut_off(self) -> list[ToMaster]:
-        """Count as lost, and end by force, the workers whose connection ended a while ago."""
+        """Count the workers whose connection ended a while ago as lost, and mark them to be killed."""
         now_ms = self._clock.steady_ms()
         cut_off = [w for w in self._workers.values() if w.lost_ms is not None and now_ms >= w.lost_ms]
         messages: list[ToMaster] = [WorkerLost(w.worker_id, CUT_OFF) for w in cut_off if w.spare is None]
@@ -276,11 +277,11 @@ class SparkCluster:
         return messages
 
     def _on_their_way(self) -> int:
-        """Workers that have been asked for, and have not registered."""
+        """Return the number of workers that were requested and have not registered."""
         return sum(not worker.registered and not worker.released for worker in self._workers.values())
 
     def _start_missing(self) -> None:
-        """Ask for what is missing to what the job master waits for and the redundant ones."""
+        """Start the missing workers, both requested by the job master and redundant."""
         spare = sum(worker.spare is not None and not worker.released for worker in self._workers.values())
         for _ in range(self._owed + self._redundant - spare - self._on_their_way()):
             self._start(attempt=1)

@@ -1,4 +1,4 @@
-"""What the endpoints of master and workers agree on besides messages: identities, and the master's pong."""
+"""Conventions of the endpoints of master and workers apart from messages: identities, and the master's pong."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from penstock.wire.messages import VERSION
 #: A worker has three connections to the master; the identity of each is one of these bytes and the worker's id.
 CONTROL_ROLE: Final = b"C"
 HEARTBEAT_ROLE: Final = b"H"
-#: for the stacks of a process that is blocked, see `stalls`
+#: for the stacks of a blocked process, see `stalls`
 STALL_ROLE: Final = b"S"
 #: The master's answer to a heartbeat.
 PONG: Final = VERSION.to_bytes(1, "big") + b"pong"
@@ -18,7 +18,7 @@ WORKER_ID_BYTES_MAX: Final = 200
 
 
 def identity(role: bytes, worker_id: str) -> bytes:
-    """The routing id of a worker's connection.
+    """Return the routing id of a worker's connection.
 
     Raises:
         ValueError: if the worker's id is empty or too long.

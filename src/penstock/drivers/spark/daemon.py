@@ -1,8 +1,8 @@
-"""Spark's daemon for Python workers, with a worker's modules loaded: each worker forks from it ready to begin.
+"""Spark's daemon for Python workers, preloaded with a worker's modules: each worker forks from it ready to begin.
 
 Spark starts it as `python -m penstock.drivers.spark.daemon pyspark.worker`. PySpark's own daemon loads nothing before
-it forks, for fear of threads that a fork would not copy. So what is loaded here starts no Python thread and opens no
-socket. NumPy's generator of random numbers may be among it: each worker seeds it again, as Python's own seeds itself.
+it forks, for fear of threads that a fork would not copy. So the modules loaded here start no Python threads and open no
+sockets. They may include NumPy's random number generator: each worker reseeds it, as Python reseeds its own.
 """
 
 import gc
@@ -22,7 +22,8 @@ import penstock.drivers.spark.epoch_stage  # noqa: E402
 import penstock.drivers.spark.executor_factory  # noqa: E402
 import penstock.drivers.spark.worker  # noqa: E402, F401 - what Penstock runs in it
 
-#: What user functions are made of. By name, as it stands above this layer, which asks nothing of it.
+#: The modules that user functions use. Imported by name, because they belong to a higher layer and this one must not
+#: depend on it.
 USER_API = [importlib.import_module(name) for name in os.environ.get(LOADED, "penstock.datastream").split()]
 
 
@@ -36,5 +37,5 @@ os.register_at_fork(after_in_child=_seed_numpy)
 
 if __name__ == "__main__":
     gc.collect()
-    gc.freeze()  # a collection in a worker would copy the pages of all these modules
+    gc.freeze()  # a garbage collection in a worker would copy the pages of all these modules
     manager()

@@ -1,4 +1,4 @@
-"""Connections from one worker to its peers, over which all channels between the two run."""
+"""Connections from one worker to its peers; each carries all channels between the two."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NOBLOCK_MORE = int(zmq.NOBLOCK | zmq.SNDMORE)
 
 
 class DataLink:
-    """One connection to one peer, until it breaks; after that, everything sent is lost."""
+    """One connection to one peer. Once it breaks, it drops everything sent."""
 
     def __init__(
         self,
@@ -47,23 +47,23 @@ class DataLink:
         self.send([self.stream.hello()])
 
     def send(self, frames: Sequence[Frame]) -> None:
-        """Hand frames to ZeroMQ's own thread; never blocks."""
+        """Pass frames to ZeroMQ's own thread; never blocks."""
         if not self._closed:
-            # Again: the connection is gone, as the monitor will tell.
+            # On `Again`, the connection has broken; the monitor will report it.
             with contextlib.suppress(zmq.Again):
                 for frame in frames[:-1]:
                     self._socket.send(frame, _NOBLOCK_MORE)
                 self._socket.send(frames[-1], _NOBLOCK)
 
     def check(self) -> str | None:
-        """Why the link has broken, told once; it is closed then."""
+        """Return why the link has broken, once, and close it; None otherwise."""
         if self._closed or (reason := self._monitor.broken()) is None:
             return None
         self.close()
         return reason
 
     def close(self) -> None:
-        """Drop what was not sent yet."""
+        """Close the link and drop unsent data."""
         if not self._closed:
             self._closed = True
             self._monitor.close()
@@ -71,10 +71,10 @@ class DataLink:
 
 
 class DataLinks:
-    """A worker's links, by attempt and the id of the peer. `host` is the identity of the worker's host, if it has one.
+    """A worker's links, by attempt and peer id. `host` is the identity of the worker's host, if known.
 
-    Regions of a job restart alone, so tasks of several attempts may be at work. What one of them has lost on a
-    connection that broke must not be followed by what another one sends.
+    Regions of a job restart separately, so tasks of several attempts may run at once. After one attempt has lost data
+    on a broken connection, data of another attempt must not follow on it.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class DataLinks:
         self._links: dict[tuple[int, str], DataLink] = {}
 
     def connect(self, attempt: int, peers: Mapping[str, str]) -> None:
-        """Have a link to each of these peers (id to address) for an attempt.
+        """Connect to each of these peers (id to address) for an attempt, unless there is a link already.
 
         Raises:
             ProtocolError: if an address is malformed.
@@ -107,14 +107,14 @@ class DataLinks:
                 link.close()
 
     def to(self, worker_id: str, attempt: int) -> DataLink | None:
-        """The link to a peer; None, and a line in the log, when the attempt has none, or is over."""
+        """Return the link to a peer; log a line and return None if the attempt has no such link or is over."""
         link = self._links.get((attempt, worker_id))
         if link is None:
             logger.info("data for worker %r is dropped: attempt %d has no link to it", worker_id, attempt)
         return link
 
     def check(self) -> list[tuple[str, int, str]]:
-        """Links that broke since the last look: peer, attempt and reason."""
+        """Return the links that broke since the last call: peer, attempt and reason."""
         return [
             (peer, attempt, reason)
             for (attempt, peer), link in self._links.items()

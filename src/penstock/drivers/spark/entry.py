@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 
 def make_entry(settings: WorkerSettings) -> Entry:
-    """The function that Spark runs as a worker's one task.
+    """Return the function that Spark runs as a worker's only task.
 
-    It is pickled by value and holds nothing of Penstock but bytes. It can therefore first make sure that the worker's
-    Python finds Penstock, and say in plain words when it does not.
+    It is pickled by value and refers to nothing in Penstock except bytes. So it can first check that the worker's
+    Python finds Penstock, and report in plain words if it does not.
     """
     payload = cloud.dumps(settings)
     own = f"{sys.executable} ({sys.version.split()[0]})"
@@ -37,7 +37,8 @@ def make_entry(settings: WorkerSettings) -> Entry:
         from pyspark import TaskContext
 
         def column(text: str) -> pyarrow.StringArray:
-            # Built by hand: given a list, pyarrow checks whether it is from pandas, whose import takes a second.
+            # Built from buffers: given a list, pyarrow checks whether it comes from pandas, whose import takes a
+            # second.
             data = text.encode()
             ends = struct.pack("=ii", 0, len(data))
             return arrow.StringArray.from_buffers(1, arrow.py_buffer(ends), arrow.py_buffer(data))
@@ -45,8 +46,8 @@ def make_entry(settings: WorkerSettings) -> Entry:
         def run() -> tuple[str, str]:
             context = TaskContext.get()
             if context is not None and context.attemptNumber() > 0:
-                # Spark repeats a task that failed. The job master asks for a worker itself, once it hears of the
-                # failure, and that is when this task has ended: so this comes before Penstock is loaded.
+                # Spark retries a task that failed. The job master requests a new worker itself once it is notified of
+                # the failure, which is when this retry has ended. So return before loading Penstock.
                 return RETRIED, "its Python process or its Spark executor died"
             worker_sys.path.extend(path for path in paths if path not in worker_sys.path)
             try:

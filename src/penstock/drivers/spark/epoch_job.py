@@ -1,11 +1,11 @@
 """Epochs and back-fills on Spark: every epoch is a query; its exchanges are Spark's shuffles.
 
-The tasks after a task carry along what it leaves for the client. So the query ends only in its last vertices. The
-output of a vertex with several readers goes through one shuffle, which they share: Spark recognises it
-(`ReuseExchange`) and runs the vertex once. Were it to run for each reader, each would read different records.
+A task passes its rows for the client on to the tasks downstream. So the query has outputs only at its last vertices.
+The output of a vertex with several readers goes through one shuffle, which they share: Spark recognizes it
+(`ReuseExchange`) and runs the vertex once. If it ran once per reader, each run would read different records.
 
-Where Spark does not do so, Spark keeps the output instead (`persist`). With several executors it is then computed
-before the readers begin.
+Where Spark does not share the shuffle, it keeps the output instead (`persist`). With several executors the output is
+then computed before the readers begin.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class SparkEpochJob(EpochJob):
-    """See the module's text."""
+    """See the module docstring."""
 
     def __init__(
         self, job_graph: JobGraph, configuration: Configuration, listener: JobListener, spark: SparkHandle
@@ -45,12 +45,12 @@ class SparkEpochJob(EpochJob):
         self._tag = f"penstock-{self._job_id}"
 
     def start(self) -> None:
-        """Begin, while the executors load Python."""
+        """Start the job while the executors load Python."""
         warm_executors(self._spark, self._tag)
         super().start()
 
     def run_epoch(self, works: Mapping[Task, EpochWork]) -> Iterator[Last]:
-        """Run one query, which returns what all tasks leave."""
+        """Run one query, which returns the rows that all tasks leave for the client."""
         self._spark.ship_package()
         self._spark.ship_dependencies(self.configuration)
         self._spark.begin(self._tag, self._spark.pages.describe(self.job_graph.name, str(self._job_id)))
@@ -111,7 +111,7 @@ class SparkEpochJob(EpochJob):
         return self.job_graph.mode != BACK_FILL and self._spark.shares_shuffles
 
     def _shared_partitions(self, vertex: JobVertex) -> int | None:
-        """Into how many partitions the output of a vertex goes in a shuffle that its readers share; None without."""
+        """Return the number of partitions of the shuffle that a vertex's readers share; None if they share none."""
         readers = self._readers(vertex.index)
         if len(readers) < 2 or not self.shares_shuffles:
             return None
@@ -121,17 +121,17 @@ class SparkEpochJob(EpochJob):
         return {edge.target for edge in self.job_graph.outputs_of(vertex)}
 
     def source_input(self, vertex: JobVertex) -> DataFrame:
-        """What Spark gives the tasks of a source to read: only which subtask each of them is."""
+        """Return the frame that the tasks of a source read: it only identifies each subtask."""
         return self.numbers(vertex.parallelism)
 
     def numbers(self, count: int) -> DataFrame:
-        """The numbers below `count`, a partition each."""
+        """Return the numbers below `count`, one per partition."""
         if self.job_graph.mode == BACK_FILL:
-            return self._spark.session.range(0, count, 1, count)  # one long query, with a row for each record
+            return self._spark.session.range(0, count, 1, count)  # a long query with a row for each record
         return self._spark.numbers(count)
 
     def frame_shape(self, vertex: JobVertex) -> RecordShape | None:
-        """The records in `source_input`; None when the tasks read their source themselves."""
+        """Return the shape of the records in `source_input`; None if the tasks read their source themselves."""
         return None
 
     def _stage(self, vertex: JobVertex, works: Mapping[Task, EpochWork]) -> Entry:
@@ -149,17 +149,17 @@ class SparkEpochJob(EpochJob):
         return make_stage("epoch_stage", stage, self.job_graph.script, self._spark.is_local)
 
     def interrupt(self) -> None:
-        """End the Spark job of the epoch."""
+        """Cancel the Spark job of the epoch."""
         self._spark.interrupt(self._tag)
 
     def release(self) -> None:
-        """Give the session back."""
+        """Release the session."""
         super().release()
         hand_back(self._spark, SLOTS)
 
 
 def carried_rows(frame: DataFrame) -> DataFrame:
-    """What all tasks so far leave for the client: vertex, operator, kind, sequence and payload."""
+    """Return the rows that all tasks so far leave for the client: vertex, operator, kind, sequence and payload."""
     from pyspark.sql import functions as sql
 
     return frame.where(sql.col("edge") < 0).select("place", "target", "edge", "sequence", "payload")

@@ -1,6 +1,7 @@
-"""The inside of a micro-batch task on Spark: Arrow batches of rows in and out of an `EpochTask`.
+"""A micro-batch task on Spark: passes Arrow batches of rows into an `EpochTask` and out of it.
 
-Rows for the client have the index of their vertex as their place. A task hands on those of the tasks before it.
+The place of a row for the client is the index of its vertex. A task passes on the rows for the client of the tasks
+upstream.
 """
 
 from __future__ import annotations
@@ -28,16 +29,16 @@ from penstock.drivers.spark.batch_stage import INPUT_COLUMNS, SCHEMA, StageError
 from penstock.drivers.spark.frame_records import RecordShape, records_of
 from penstock.drivers.worker_storage import StorageSettings
 
-#: What a task needs to know of its rows, and of those that it hands on.
+#: The columns that a task needs of its own rows and of the rows that it passes on.
 CARRIED_COLUMNS = [*INPUT_COLUMNS, "sequence"]
 
 
 @dataclass(frozen=True)
 class EpochStage:
-    """What a vertex's tasks need to know of one epoch; `works` and `slots` as in `batch_stage`, by subtask and edge.
+    """The settings of a vertex's tasks for one epoch; `works` by subtask, and `slots` by edge as in `batch_stage`.
 
-    `frame`: the records that Spark has read for the source; they come in rows of the subtask and a struct, which is
-    null in a row that only tells the subtask.
+    `frame`: the records that Spark has read for the source. They come in rows of the subtask and a struct, which is
+    null in a row that only identifies the subtask.
     """
 
     vertex: EpochVertex
@@ -49,7 +50,7 @@ class EpochStage:
 
 
 def run_stage(payload: bytes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """One task. Its first row says which subtask it is; every task gets at least one row."""
+    """Run one task. Its first row identifies the subtask; every task gets at least one row."""
     stage: EpochStage = pickle.loads(payload)
     is_source = not stage.vertex.inputs
     carried: list[pa.RecordBatch] = []
@@ -91,7 +92,7 @@ def run_stage(payload: bytes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.
 
 
 def _own(batches: Iterable[pa.RecordBatch], carried: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The rows for the task itself; those for the client go to `carried`."""
+    """Return the task's own rows; move the rows for the client to `carried`."""
     for batch in batches:
         for_client = pc.less(batch.column(0), 0)
         if pc.any(for_client).as_py():

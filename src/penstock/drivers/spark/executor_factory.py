@@ -1,4 +1,4 @@
-"""What a worker of a real job runs."""
+"""Builds the task executor of a real job's worker."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from penstock.drivers.worker_storage import StorageSettings
 
 @dataclass(frozen=True)
 class TaskExecutorFactory:
-    """Builds a worker's `TaskExecutor`; travels to the worker."""
+    """Builds a worker's `TaskExecutor`; is pickled and sent to the worker."""
 
     storage: StorageSettings
     backends: BackendSettings

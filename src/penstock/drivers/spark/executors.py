@@ -1,9 +1,9 @@
-"""What a driver sees of Spark's executors: which one runs a task, and which ones Spark takes away.
+"""The driver's view of Spark's executors: the executor that runs a task, and the executors that Spark takes away.
 
-Spark tells Python programs neither, so this asks the driver's JVM. An executor is decommissioned when a standalone
-master or worker, YARN, Kubernetes, dynamic allocation or a signal says so. Spark gives it no new tasks then, and lets
-the running ones go on until they end, or until the executor is ended from outside. Where Spark is one process, or out
-of reach behind Spark Connect, there are no executors to be seen.
+Spark has no Python API for either, so this module asks the driver's JVM. An executor is decommissioned at the request
+of a standalone master or worker, YARN, Kubernetes, dynamic allocation or a signal. Spark then schedules no new tasks on
+it, and lets the running ones continue until they end, or until the executor is ended from outside. No executors are
+visible where Spark is one process, or is only reachable over Spark Connect.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
-#: How many tasks of a stage are looked at. A worker's stage has one, which runs again at most a few times.
+#: How many tasks of a stage to look at. A worker's stage has one, which is retried at most a few times.
 TASKS_MAX = 100
 
 
 class ExecutorName(NamedTuple):
-    """An executor, as Spark's pages and logs name it, and where it runs."""
+    """An executor by its name on Spark's pages and in its logs, and its host."""
 
     executor_id: str
     host: str
@@ -28,14 +28,14 @@ class ExecutorName(NamedTuple):
 
 
 class Executors:
-    """Of one Spark context. Any thread may ask; each call goes to the JVM and back."""
+    """The executors of one Spark context. Any thread may call the methods; each call is a round trip to the JVM."""
 
     def __init__(self, context: SparkContext) -> None:
         java: Any = context._jsc
         self._context = java.sc()
 
     def of(self, tag: str) -> ExecutorName | None:
-        """Where the one running task of a job group is; None while none runs, or Spark has not noted it yet."""
+        """Return the executor of a job group's one running task; None if no task runs or Spark has not noted it yet."""
         tracker, store = self._context.statusTracker(), self._context.statusStore()
         for job_id in tracker.getJobIdsForGroup(tag):
             job = tracker.getJobInfo(job_id)
@@ -48,5 +48,5 @@ class Executors:
         return None
 
     def is_leaving(self, executor_id: str) -> bool:
-        """Whether Spark decommissions the executor."""
+        """Return whether Spark is decommissioning the executor."""
         return bool(self._context.taskScheduler().getExecutorDecommissionState(executor_id).isDefined())

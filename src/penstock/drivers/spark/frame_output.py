@@ -1,4 +1,4 @@
-"""A stream as a Spark data frame: the program so far, in batch execution, as a query that runs when Spark asks."""
+"""A stream as a Spark data frame: the program so far, in batch execution, as a query that runs when Spark reads it."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ if TYPE_CHECKING:
 def frame_of_job(
     job_graph: JobGraph, configuration: Configuration, schema: str | StructType | None, known: Any, owner: str
 ) -> DataFrame:
-    """The records of the job's last vertex, which hands them over, as a data frame. Nothing runs yet.
+    """Return the records that the job's last vertex hands over as a data frame, without running anything yet.
 
     Args:
         job_graph: a job for batch execution.
         configuration: its settings.
-        schema: the frame's schema, as DDL or a `StructType`; None to work it out.
-        known: what is known of the records: a `TypeInformation`, the source that they come from, or None.
-        owner: the operator that the records are from, for errors.
+        schema: the frame's schema, as DDL or a `StructType`; None to derive it.
+        known: the known type of the records: a `TypeInformation`, the source that they come from, or None.
+        owner: the operator that the records come from, for errors.
 
     Raises:
-        ConfigurationError: if nothing says what the columns are.
+        ConfigurationError: if the columns cannot be derived.
         PenstockError: if Spark cannot be started.
     """
     spark = obtain_spark(configuration.to_dict(), 1)
-    hand_back(spark, 1)  # a query takes a slot when it runs
+    hand_back(spark, 1)  # a query takes a slot only while it runs
     spark.ship_package()
     spark.ship_dependencies(configuration)
     vertices = [replace(vertex, has_client=False) for vertex in batch_vertices(job_graph, str(JobID.generate()))]

@@ -1,8 +1,8 @@
-"""Between the columns of a Spark data frame and records: whole columns at a time.
+"""Converts between columns of a Spark data frame and records, whole columns at a time.
 
-In records, integers, floats, booleans, text, bytes, decimals and dates are what Arrow makes of them. A TIMESTAMP is a
-`datetime` in UTC, a TIMESTAMP_NTZ one without a zone. An array is a list, a map a dict, a struct a `Row` with names.
-The way back takes the same, and for a struct also a tuple or a dict.
+In records, integers, floats, booleans, text, bytes, decimals and dates have the types that Arrow converts them to. A
+TIMESTAMP is a `datetime` in UTC, a TIMESTAMP_NTZ one without a zone. An array is a list, a map a dict, a struct a `Row`
+with names. The reverse direction accepts the same types, and for a struct also a tuple or a dict.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ Convert = Callable[[Any], Any]
 
 @dataclass(frozen=True)
 class RecordShape:
-    """What the records of a frame are: rows with these names, tuples, or the values of the one column."""
+    """The shape of a frame's records: rows with these names, tuples, or the values of the only column."""
 
     kind: str
     names: tuple[str, ...]
 
 
 def shape_of(type_info: TypeInformation | None, names: Sequence[str]) -> RecordShape:
-    """The shape that a type asks for; rows with the names of the columns when there is no type.
+    """Return the shape for a type; without a type, rows with the names of the columns.
 
     Raises:
         ConfigurationError: if the type does not fit the columns.
@@ -61,13 +61,13 @@ def shape_of(type_info: TypeInformation | None, names: Sequence[str]) -> RecordS
 
 
 def records_of(columns: Sequence[Any], shape: RecordShape) -> list[Any]:
-    """The records of Arrow columns."""
+    """Convert Arrow columns to records."""
     values = [_values_of(column) for column in columns]
     return values[0] if shape.kind == VALUE else assembler(shape.names, shape.kind)(values)
 
 
 def columns_of(records: list[Any], schema: Any, owner: str) -> Any:
-    """A record batch of an Arrow schema from records; `owner` is the operator that errors name.
+    """Convert records to a record batch of an Arrow schema; `owner` is the operator that errors name.
 
     Raises:
         FormatError: if a record does not fit.
@@ -120,7 +120,7 @@ def _values_of(column: Any) -> list[Any]:
 
 
 def _to_python(kind: Any) -> Convert | None:
-    """The function to apply to a value of `to_pylist`; None for none."""
+    """Return the function to apply to a value of `to_pylist`; None if the value needs no conversion."""
     if pa.types.is_struct(kind):
         fields = [kind.field(i) for i in range(kind.num_fields)]
         converts = [(field.name, _optional(_to_python(field.type))) for field in fields]
@@ -135,7 +135,7 @@ def _to_python(kind: Any) -> Convert | None:
 
 
 def _from_python(kind: Any) -> Convert | None:
-    """The function to apply to a value for `pyarrow.array`; None for none."""
+    """Return the function to apply to a value for `pyarrow.array`; None if the value needs no conversion."""
     if pa.types.is_struct(kind):
         names = [kind.field(i).name for i in range(kind.num_fields)]
         converts = [_optional(_from_python(kind.field(i).type)) for i in range(kind.num_fields)]
@@ -167,7 +167,7 @@ def _optional(convert: Convert | None) -> Convert:
 
 
 def field_types(type_info: TypeInformation) -> list[tuple[str, TypeInformation]] | None:
-    """Names and types of the columns for records of a type; None when it does not say."""
+    """Return names and types of the columns for records of a type; None if the type does not determine them."""
     if isinstance(type_info, RowTypeInfo):
         return list(zip(type_info.get_field_names(), type_info.get_field_types(), strict=True))
     if isinstance(type_info, TupleTypeInfo):

@@ -1,13 +1,13 @@
 """A Spark data frame as a bounded source.
 
-Batch execution on Spark reads the frame where it lies: its partitions are the input of the tasks, and nothing goes
-through the program. Everything else reads a copy. Spark runs the frame's query once, before the job begins, and writes
-Parquet files, one per partition. A position is a file and a row in it, so what was read can be read again (G8),
-although a query need not give its rows in the same order twice.
+Batch execution on Spark reads the frame in place: its partitions are the input of the tasks, and no data goes through
+the program. All other executions read a copy. Spark runs the frame's query once, before the job begins, and writes
+Parquet files, one per partition. A position is a file and a row in it, so records can be read again (G8), although a
+query need not return its rows in the same order twice.
 
-The copy lies below the checkpoint directory when there is one, and stays there because checkpoints refer to it. A user
-who deletes the job's checkpoints deletes the copy too. Without a checkpoint directory the copy lies in a temporary
-directory and is deleted when the program ends.
+The copy lies below the checkpoint directory if there is one, and stays there because checkpoints refer to it. Deleting
+the job's checkpoints deletes the copy as well. Without a checkpoint directory the copy lies in a temporary directory,
+which is deleted when the program ends.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ class DataFrameSource(Source[Any, FileSplit]):
 
     Args:
         frame: the data frame.
-        type_info: what its records are, see `shape_of`.
-        directory: where copies may lie, a URL; None for a temporary directory.
+        type_info: the type of its records, see `shape_of`.
+        directory: a URL for copies; None for a temporary directory.
 
     Raises:
         ConfigurationError: if the type does not fit the frame's columns.
@@ -66,7 +66,7 @@ class DataFrameSource(Source[Any, FileSplit]):
 
     @property
     def frame(self) -> DataFrame:
-        """The data frame; in the program only, because it does not travel."""
+        """The data frame. It exists only in the program, because it is not pickled."""
         if self._frame is None:
             raise WrongTimeError("a data frame exists only in the program that created it, not in tasks")
         return self._frame
@@ -80,7 +80,7 @@ class DataFrameSource(Source[Any, FileSplit]):
         return {**self.__dict__, "_frame": None}
 
     def prepare(self, check_cancelled: Callable[[], None]) -> None:
-        """Have Spark write the copy."""
+        """Let Spark write the copy."""
         self._write_copy()
 
     def _write_copy(self) -> None:
@@ -101,22 +101,22 @@ class DataFrameSource(Source[Any, FileSplit]):
     def create_enumerator(
         self, context: SplitEnumeratorContext[FileSplit], restored: Any | None
     ) -> SplitEnumerator[FileSplit]:
-        """Finds the files of the copy, or goes on with those of an earlier one that a checkpoint knows."""
+        """Create an enumerator for the files of the copy, or for an earlier copy in a checkpoint."""
         if self._files is None:
             self._write_copy()
         assert self._files is not None
         return self._files.create_enumerator(context, restored)
 
     def create_reader(self, context: SourceReaderContext) -> SourceReader[Any, FileSplit]:
-        """A reader of files."""
+        """Create a reader of files."""
         return FileSource(_FrameFormat(self.shape, self._schema), (), None, None).create_reader(context)
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
-    """Spark's schema as an Arrow schema, moments in UTC.
+    """Convert Spark's schema to an Arrow schema with timestamps in UTC.
 
     Raises:
-        UnsupportedError: for a column of a type that cannot be read, such as VARIANT, also inside of other types.
+        UnsupportedError: if a column's type, or a type nested in it, cannot be read, such as VARIANT.
     """
     from pyspark.errors import PySparkTypeError
     from pyspark.sql.pandas.types import to_arrow_schema
@@ -128,7 +128,7 @@ def arrow_schema(schema: StructType) -> pa.Schema:
                 "and Spark's VARIANT cannot be read: select it as text with to_json, or a part of it with variant_get"
             )
     try:
-        # Spark 4.0 always uses UTC and has no such argument; later releases need it.
+        # Spark 4.0 always uses UTC and lacks this argument; later releases need it.
         zone: dict[str, Any] = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
         return to_arrow_schema(schema, **zone)
     except PySparkTypeError as error:
@@ -136,7 +136,7 @@ def arrow_schema(schema: StructType) -> pa.Schema:
 
 
 def _has_variant(kind: Any) -> bool:
-    """Whether a type of Spark contains VARIANT, which Spark 3 does not have."""
+    """Return whether a Spark type contains VARIANT, which Spark 3 does not have."""
     parts = [getattr(kind, name, None) for name in ("elementType", "keyType", "valueType")]
     parts += [field.dataType for field in getattr(kind, "fields", [])]
     return type(kind).__name__ == "VariantType" or any(_has_variant(part) for part in parts if part is not None)
@@ -148,7 +148,7 @@ def _is_on_this_machine(frame: DataFrame) -> bool:
 
 
 class _FrameFormat(BulkFormat[Any]):
-    """Parquet files as Spark has written them."""
+    """Parquet files written by Spark."""
 
     def __init__(self, shape: RecordShape, schema: pa.Schema) -> None:
         self._shape = shape
@@ -156,7 +156,7 @@ class _FrameFormat(BulkFormat[Any]):
 
     def open(self, file: BinaryIO) -> BulkFile[Any]:
         try:
-            # Spark writes INT96, which holds more years than Arrow's nanoseconds do.
+            # Spark writes INT96, whose range exceeds that of Arrow's nanoseconds.
             return _FrameFile(pq.ParquetFile(file, coerce_int96_timestamp_unit="us"), self._shape, self._schema)
         except pa.ArrowException as error:
             raise FormatError(f"not a copy of a data frame: {error}") from error
@@ -189,7 +189,7 @@ class _FrameFile(BulkFile[Any]):
 
 
 def _begin_of(row_group: Any) -> int:
-    """The byte at which a row group begins."""
+    """Return the byte offset of a row group."""
     column = row_group.column(0)
     pages = [column.data_page_offset]
     if column.has_dictionary_page and column.dictionary_page_offset is not None:

@@ -1,4 +1,4 @@
-"""How often Python looks for cycles among objects in the processes that run tasks."""
+"""How often Python looks for reference cycles in the processes that run tasks."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-#: Objects made before Python looks for cycles among them.
+#: The number of new objects after which Python looks for cycles.
 GC_THRESHOLD = 200_000
 
 
 @contextmanager
 def rare_collections() -> Iterator[None]:
-    """Let Python look for cycles less often: batches are many objects that live for a moment, and hold none."""
+    """Make Python look for cycles less often: batches consist of many short-lived objects without cycles."""
     before = gc.get_threshold()
     gc.set_threshold(GC_THRESHOLD, *before[1:])
     try:

@@ -1,4 +1,4 @@
-"""The few things that Penstock asks of a Spark session, classic or over Spark Connect."""
+"""The few operations that Penstock needs of a Spark session, classic or over Spark Connect."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ LOOPBACK = "127.0.0.1"
 OUTCOME_SCHEMA = "outcome string, detail string"
 PROCESS_DIED = "its Python process died"
 
-#: How Spark runs the queries of epochs, which move few rows: a row is a batch of records. Adaptive execution would make
-#: a Spark job of each exchange, and plan the rest again; all numbers of partitions are given. To generate and compile
-#: code takes longer than such a query, most of all in a JVM that has just started.
+#: The settings for the queries of epochs, which move few rows: a row is a batch of records. Adaptive execution would
+#: run a Spark job per exchange and replan the rest; all numbers of partitions are given anyway. Generating and
+#: compiling code takes longer than such a query, especially in a JVM that has just started.
 SHORT_QUERIES = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.exchange.reuse": "true",
@@ -56,7 +56,7 @@ class SparkHandle:
         master: the Spark master's address.
         is_local: whether all of Spark runs on this machine.
         is_connect: whether it is reached over Spark Connect.
-        is_one_process: whether it runs in one JVM, as executors of a `local-cluster` do not.
+        is_one_process: whether it runs in one JVM, unlike the executors of a `local-cluster`.
     """
 
     def __init__(self, session: SparkSession) -> None:
@@ -68,12 +68,12 @@ class SparkHandle:
         self._ship_lock = threading.Lock()
         self._shipped = False
         self._sent: set[str] = set()
-        #: the JVM's session behind `numbers`
+        #: the JVM's session that `numbers` uses
         self._short: Any = None
         self._short_lock = threading.Lock()
 
     def master_hosts(self) -> tuple[str, str]:
-        """The address for the job master to listen on, and the one by which workers reach it."""
+        """Return the address for the job master to listen on, and the one at which workers reach it."""
         if self.is_local:
             return LOOPBACK, LOOPBACK
         if self.is_connect:
@@ -84,7 +84,7 @@ class SparkHandle:
         return conf.get("spark.driver.bindAddress") or host, host
 
     def fixed_slots(self) -> int | None:
-        """How many tasks Spark ever runs at once, where that is known: on a local master."""
+        """Return how many tasks Spark ever runs at once; None if unknown, as for any master but a local one."""
         if self.is_connect or not self.is_local:
             return None
         context = self.session.sparkContext
@@ -92,7 +92,7 @@ class SparkHandle:
         return local_slots(self.master, int(context.getConf().get("spark.task.cpus", "1") or 1), int(processors))
 
     def numbers(self, count: int) -> DataFrame:
-        """The numbers below `count`, a partition each, for the short queries of epochs (see `SHORT_QUERIES`)."""
+        """Return the numbers below `count`, one per partition, for the short queries of epochs (`SHORT_QUERIES`)."""
         if self.is_connect:
             return self.session.range(0, count, 1, count)
         from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
@@ -107,14 +107,14 @@ class SparkHandle:
     @cached_property
     def pages(self) -> SparkPages:
         """Spark's own pages."""
-        # Workers load this module, too, and have no use for what shows jobs.
+        # Workers load this module as well, and do not need the pages.
         from penstock.drivers.spark.spark_pages import SparkPages
 
         return SparkPages(None if self.is_connect else self.session.sparkContext)
 
     @cached_property
     def shares_shuffles(self) -> bool:
-        """Whether two readers of one shuffle of `numbers`, with filters of their own, share it; Spark is asked once."""
+        """Whether two readers of one shuffle of `numbers`, each with its own filter, share it. Spark is asked once."""
         if self.is_connect:
             return False
         from pyspark.sql import functions as sql
@@ -126,25 +126,25 @@ class SparkHandle:
         return "ReusedExchange" in plan
 
     def slots_now(self) -> int | None:
-        """How many tasks Spark runs at once on the executors that it has now; None over Spark Connect."""
+        """Return how many tasks Spark runs at once on its current executors; None over Spark Connect."""
         return None if self.is_connect else int(self.session.sparkContext.defaultParallelism)
 
     def executors(self) -> Executors | None:
-        """Spark's executors; None where it has none apart from the driver, or they cannot be seen."""
+        """Return Spark's executors; None if only the driver runs tasks, or the executors are not visible."""
         if self.is_connect or self.is_one_process:
             return None
         return Executors(self.session.sparkContext)
 
     def run_task(self, entry: Entry, tag: str, description: str) -> list[tuple[str, str]]:
-        """Runs `entry` as a Spark job of one task; returns its rows when it has ended.
+        """Run `entry` as a Spark job of one task; return its rows when the job has ended.
 
         Args:
             entry: a function from and to Arrow batches of `OUTCOME_SCHEMA`.
-            tag: by which `interrupt` finds the job.
-            description: for Spark's own pages.
+            tag: identifies the job for `interrupt`.
+            description: the description on Spark's own pages.
 
         Raises:
-            Exception: whatever Spark raises; `short_reason` puts it into words.
+            Exception: whatever Spark raises; `short_reason` summarizes it.
         """
         self.begin(tag, description)
         frame = self.session.range(0, 1, 1, 1)
@@ -158,16 +158,17 @@ class SparkHandle:
             self.session.sparkContext.setJobGroup(tag, description, interruptOnCancel=True)
 
     def interrupt(self, tag: str) -> None:
-        """Ends the Spark job with this tag, its process included; nothing happens when there is none."""
+        """Kill the Spark job with this tag and its process; do nothing if none exists."""
         if self.is_connect:
             self.session.interruptTag(tag)
         else:
             self.session.sparkContext.cancelJobGroup(tag)
 
     def ship_package(self) -> None:
-        """Sends this version of Penstock to Spark's machines, once.
+        """Send this version of Penstock to Spark's machines, once.
 
-        On a local master it is there already, and also where Python workers fork from its daemon: that has loaded it.
+        A local master needs no copy, nor do Python workers that fork from Penstock's daemon, which has loaded the
+        package.
         """
         with self._ship_lock:
             if self._shipped or self.is_local or SHARED_VARIABLE in os.environ:  # a session has sent it
@@ -177,7 +178,7 @@ class SparkHandle:
                 return
             archive = package_archive()
             folder = Path(tempfile.mkdtemp(prefix="penstock-"))
-            # Spark serves the file to its machines for as long as the session lives.
+            # Spark serves the file to its machines as long as the session lives.
             atexit.register(shutil.rmtree, folder, ignore_errors=True)
             path = folder / f"penstock-{hashlib.sha256(archive).hexdigest()[:12]}.zip"
             path.write_bytes(archive)
@@ -192,10 +193,10 @@ class SparkHandle:
         return not self.is_connect and self.session.sparkContext.getConf().get(DAEMON_SETTING) == DAEMON
 
     def ship_dependencies(self, configuration: Configuration) -> None:
-        """Sends the Python files (also zips and directories) and archives that a job names to Spark's machines, once.
+        """Send a job's Python files (also zips and directories) and archives to Spark's machines, once.
 
         Raises:
-            PenstockError: if Spark does not take one.
+            PenstockError: if Spark rejects one.
         """
         with self._ship_lock:
             for path in self._to_send(configuration.read(PYTHON_FILES)):
@@ -218,18 +219,19 @@ class SparkHandle:
             raise OperationError(f"Spark rejected {path}: {short_reason(error)}") from None
 
 
-#: The variable of the environment of a session's program (`sharing`) with the directory for files that Spark's machines
-#: fetch: they stay as long as the session.
+#: The environment variable of a session's programs (`sharing`) with the directory for files that Spark's machines
+#: fetch: these stay as long as the session.
 SHARED_VARIABLE: Final = "PENSTOCK_SHARED_SPARK"
-#: Another one, that Python workers have, too: those of programs in whose environments it differs are others.
+#: The environment variable, also of Python workers, that identifies a program: programs do not share workers, because
+#: its value differs.
 PROGRAM_VARIABLE: Final = "PENSTOCK_PROGRAM"
 
 
 def after_shuffle(condition: Column) -> Column:
-    """A condition that is the same, and that Spark does not check before a shuffle.
+    """Return an equivalent condition that Spark does not push below a shuffle.
 
-    Before the shuffle, each reader with a condition of its own would have a shuffle of its own. Spark takes what has
-    the partition's number in it for random, and of `coalesce` it does not infer that a column must not be null.
+    Below the shuffle, each reader's own condition would require a shuffle of its own. Spark treats an expression with
+    the partition's number as nondeterministic, and does not infer from `coalesce` that a column must not be null.
     """
     from pyspark.sql import functions as sql
 
@@ -237,7 +239,7 @@ def after_shuffle(condition: Column) -> Column:
 
 
 def local_slots(master: str, task_cpus: int, processors: int) -> int | None:
-    """How many tasks a local master runs at once; None for any other master."""
+    """Return how many tasks a local master runs at once; None for any other master."""
     found = re.fullmatch(r"local(?:\[\s*(\d+|\*)\s*(?:,[^]]*)?\])?", master.strip())
     if found is None:
         return None
@@ -246,7 +248,7 @@ def local_slots(master: str, task_cpus: int, processors: int) -> int | None:
 
 
 def zipped(directory: str) -> str:
-    """A directory of modules and packages as a zip, which lasts as long as this process, or its session."""
+    """Zip a directory of modules and packages; return the path, which lasts as long as this process or its session."""
     session = os.environ.get(SHARED_VARIABLE)
     folder = tempfile.mkdtemp(prefix="penstock-", dir=session)
     if session is None:
@@ -257,7 +259,7 @@ def zipped(directory: str) -> str:
 
 
 def package_archive() -> bytes:
-    """Penstock's source as a zip; the same source gives the same bytes."""
+    """Return Penstock's source as a zip; the same source gives the same bytes."""
     root = Path(os.path.dirname(penstock.__file__))
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -271,12 +273,12 @@ def package_archive() -> bytes:
 _PYTHON_ERROR = re.compile(r"^(?:[\w.]+\.)?[A-Z]\w*(?:Error|Exception|Exit|Interrupt)\b.*", re.MULTILINE)
 
 
-#: What to do about a wrong Python.
+#: The remedy for a wrong Python.
 PYTHON_REMEDY = "set PYSPARK_PYTHON, or spark.pyspark.python, before the Spark session starts"
 
 
 def python_problem(text: str) -> str | None:
-    """What is wrong with the workers' Python, by what Spark raised, and what to do; None when nothing is wrong."""
+    """Describe the problem with the workers' Python in a Spark exception, and its remedy; None for other problems."""
     if found := re.search(r"different version: (\S+) than that in driver:? (\d+\.\d+)", text):
         return (
             f"the workers run Python {found[1]}, and this program Python {found[2]}: {PYTHON_REMEDY}, to a Python "
@@ -291,7 +293,7 @@ def python_problem(text: str) -> str | None:
 
 
 def short_reason(error: BaseException) -> str:
-    """Why Spark failed, in one line for a human: no stack, no Java."""
+    """Summarize a Spark failure in one line for a human: no stack, no Java."""
     text = str(error)
     kind = type(error).__name__
     if (problem := python_problem(text)) is not None:
@@ -316,7 +318,7 @@ def short_reason(error: BaseException) -> str:
 
 
 def _first_words(text: str) -> str:
-    """The first line with something to say, without the names of Java's exceptions before it."""
+    """Return the first meaningful line, without the leading names of Java exceptions."""
     for line in text.splitlines():
         words = re.sub(r"^.*most recent failure: .*?\(TID \d+\)(?: \([^)]*\))?: ", "", line.strip())
         words = re.sub(r"^(?::\s*)?(?:(?:[a-z]\w*\.)+[A-Z][\w$]*(?:: |$))+", "", words).strip()

@@ -1,4 +1,4 @@
-"""A worker's side of the questions that come on the connection of its heartbeats, see `worker_questions`."""
+"""The worker's side of the questions that arrive on its heartbeat connection, see `worker_questions`."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _log = logging.getLogger("penstock.spark")
 
 
 class HeartbeatAnswers:
-    """Takes questions in, and has the frames of answers.
+    """Receives questions and collects the frames of their answers.
 
     Args:
-        begin: answers a question later, by calling what it gets, in any thread.
-        wake: called in any thread when there are frames.
-        max_frame_bytes: no frame is longer.
+        begin: answers a question later, by calling its second argument, in any thread.
+        wake: called in any thread when frames are ready.
+        max_frame_bytes: the maximum size of a frame.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class HeartbeatAnswers:
         self.frames: deque[bytes] = deque()
 
     def on_frame(self, frame: bytes) -> None:
-        """Take a question; what is none is passed over."""
+        """Take a question; log and ignore a frame that cannot be decoded."""
         try:
             number, question = self._questions.decode(frame)
         except ProtocolError as error:

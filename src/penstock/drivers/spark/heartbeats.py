@@ -1,9 +1,9 @@
 """A worker's heartbeats to the master: a thread with its own connection, so that no work can delay them.
 
-Each heartbeat says what the process uses. So that this is never old news they come every two seconds at least, whatever
-the interval is: whether somebody looks would cost more to tell than a heartbeat costs.
+Each heartbeat reports the resource usage of the process. To keep this report fresh, heartbeats are sent at least every
+two seconds, whatever the interval is: it would cost more to signal whether anyone is looking than a heartbeat costs.
 
-On the same connection the master asks what the process is at, and is answered whatever the loop does
+On the same connection the master asks about the state of the process, and gets an answer whatever the loop does
 (`heartbeat_answers`).
 """
 
@@ -33,9 +33,9 @@ from penstock.wire.messages import MessageCodec
 _log = logging.getLogger("penstock.spark")
 
 UNSENT_HEARTBEATS_MAX = 4
-#: How often (ms) a worker says what its process uses, at least.
+#: How often (ms) a worker reports its resource usage, at least.
 FIGURES_INTERVAL_MS = 2_000
-#: Answers a question by calling what it gets, in any thread.
+#: Answers a question by calling its second argument, in any thread.
 AnswerQuestion: TypeAlias = Callable[[Question, Callable[[Answer], None]], None]
 
 
@@ -45,7 +45,7 @@ def answer_nothing(question: Question, done: Callable[[Answer], None]) -> None:
 
 
 class HeartbeatSender:
-    """Sends heartbeats until closed, and remembers when the master answered last."""
+    """Sends heartbeats until closed, and remembers the time of the master's last answer."""
 
     def __init__(
         self, context: Context, keys: WorkerKeys, worker_id: str, master_address: str, max_frame_bytes: int
@@ -65,7 +65,7 @@ class HeartbeatSender:
 
     @property
     def silence_ms(self) -> int:
-        """How long ago the master was last heard."""
+        """How long ago (ms) the master was last heard."""
         return int((time.monotonic() - self._heard_at) * 1000)
 
     def heard(self) -> None:
@@ -79,14 +79,14 @@ class HeartbeatSender:
         answer: AnswerQuestion = answer_nothing,
         stall_ms: int | None = None,
     ) -> None:
-        """Begin, with a heartbeat every `interval_ms` or more often. `state` says what the worker is at.
+        """Start, with a heartbeat every `interval_ms` or more often. `state` returns the worker's current activity.
 
-        `answer` begins to answer a question, and must not take long. If no heartbeat can be sent for `stall_ms`, the
-        master gets the stacks of this process, see `StallWatch`; None for never.
+        `answer` begins to answer a question and must return quickly. If no heartbeat can be sent for `stall_ms`, the
+        master gets the stacks of this process, see `StallWatch`; with None, never.
 
         Raises:
             ValueError: if the interval is not positive.
-            RuntimeError: if it had begun already.
+            RuntimeError: if it was started before.
         """
         if interval_ms <= 0:
             raise WrongValueError(f"the heartbeat interval must be positive, not {interval_ms} ms")
@@ -94,7 +94,7 @@ class HeartbeatSender:
             raise WrongTimeError("heartbeats were started twice")
         self._interval_ms = min(interval_ms, FIGURES_INTERVAL_MS)
         self._state = state
-        # Two heartbeats must be missing, or a process that works would send its stacks.
+        # At least two heartbeats must be missing; otherwise a process that works would send its stacks.
         self._stall_ms = None if stall_ms is None else max(stall_ms, 2 * self._interval_ms)
         self._answers = HeartbeatAnswers(answer, self._waker.wake, self._max_frame_bytes)
         self._thread = threading.Thread(target=self._run, name=f"penstock-heartbeats-{self._worker_id}", daemon=True)
@@ -148,7 +148,7 @@ class HeartbeatSender:
                 due = now + self._interval_ms / 1000
                 if stalls is not None:
                     stalls.rearm()
-                # A master that takes no heartbeats is noticed by its silence.
+                # If the master takes no heartbeats, its silence reveals that.
                 with contextlib.suppress(zmq.Again):
                     heartbeat = Heartbeat(self._worker_id, *self._state(), self._figures())
                     dealer.send(codec.encode(heartbeat, 0), zmq.NOBLOCK)
@@ -159,7 +159,7 @@ class HeartbeatSender:
             self._take_answers(dealer)
 
     def _send_answers(self, dealer: zmq.Socket[bytes]) -> bool:
-        """Send what there is of answers; True when some of it has to wait."""
+        """Send the pending answers; return True if some of them must wait."""
         frames = self._answers.frames
         while frames:
             try:
@@ -170,7 +170,7 @@ class HeartbeatSender:
         return False
 
     def _figures(self) -> ProcessFigures | None:
-        """What the process uses; None where the system does not tell."""
+        """Return the resource usage of the process; None if the system does not report it."""
         if not self._has_figures:
             return None
         try:

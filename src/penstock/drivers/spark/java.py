@@ -1,4 +1,4 @@
-"""Finds the Java that Spark needs, or says exactly what to install."""
+"""Finds the Java that Spark needs, or reports exactly which package to install."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from penstock.base.errors import PenstockError
 JAVA_VERSION_MIN = 17
 SPARK = "Spark"
 
-#: Where packages put Java: Debian, Fedora and the like; macOS itself; Homebrew on both its kinds of Mac.
+#: Install locations of Java packages: Debian, Fedora and similar; macOS itself; Homebrew on both Mac architectures.
 INSTALL_PATTERNS = (
     "/usr/lib/jvm/*",
     "/Library/Java/JavaVirtualMachines/*/Contents/Home",
@@ -26,19 +26,19 @@ _VERSION = re.compile(r'version\s*=?\s*"(?:1\.)?(\d+)', re.IGNORECASE)
 
 
 class JavaNotFoundError(PenstockError, RuntimeError):
-    """There is no Java on this machine that Spark can run on."""
+    """This machine has no Java that Spark can run on."""
 
 
 def find_java(environ: Mapping[str, str], patterns: Sequence[str] = INSTALL_PATTERNS, needed_by: str = SPARK) -> Path:
-    """The home of a Java that Spark runs on: JAVA_HOME, else the one on PATH, else the oldest that will do.
+    """Return the home of a Java for Spark: JAVA_HOME, else the one on PATH, else the oldest suitable one.
 
     Args:
         environ: the environment variables.
         patterns: where Java may be installed.
-        needed_by: what else is to run on it, for the error.
+        needed_by: the software that needs Java, for the error.
 
     Raises:
-        JavaNotFoundError: saying what to install, if there is none.
+        JavaNotFoundError: if none is found; the error says which package to install.
     """
     too_old: list[str] = []
     for home in _candidates(environ, patterns):
@@ -51,7 +51,7 @@ def find_java(environ: Mapping[str, str], patterns: Sequence[str] = INSTALL_PATT
 
 
 def java_version(home: Path) -> int | None:
-    """The feature version (17, 21, ...) of the Java installed in `home`; None when there is no working one."""
+    """Return the feature version (17, 21, ...) of the Java installed in `home`; None if it does not work."""
     executable = home / "bin" / "java"
     if not os.access(executable, os.X_OK):
         return None

@@ -1,4 +1,4 @@
-"""Starts jobs on Spark; the one door into this driver."""
+"""Starts jobs on Spark; the only entry point of this driver."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ _running: weakref.WeakSet[SparkJobClient] = weakref.WeakSet()
 def submit(
     job_graph: JobGraph, configuration: Configuration, listener: JobListener, job_id: JobID | None = None
 ) -> SparkJobClient:
-    """Starts a job on the active Spark session, or on one that Penstock starts.
+    """Start a job on the active Spark session, or on one that Penstock starts.
 
     Args:
-        job_graph: what to run.
-        configuration: its settings; those under `spark.` are for a session that is started.
-        listener: is told what happens, in the job master's thread.
-        job_id: the job's identity; None for a new one.
+        job_graph: the job.
+        configuration: its settings; those under `spark.` apply to a session that Penstock starts.
+        listener: is notified of events, in the job master's thread.
+        job_id: the job's id; None for a new one.
 
     Raises:
         SlotsUnavailableError: if Spark can never run as many tasks at once as the job has slots.
@@ -54,14 +54,14 @@ def submit(
     job = _SparkJob(job_graph, configuration, listener, job_id or JobID.generate())
     client = job.start()
     _running.add(client)
-    # Last registered, first called: before the session is stopped.
+    # Functions registered last are called first: the jobs end before the session stops.
     atexit.unregister(end_all)
     atexit.register(end_all)
     return client
 
 
 def end_all() -> None:
-    """Ends all jobs of this process that still run; also done when the interpreter ends."""
+    """End all jobs of this process that still run; also called when the interpreter exits."""
     for client in list(_running):
         if not client.get_job_execution_result().done():
             client.end()
@@ -85,7 +85,7 @@ class _SparkJob:
         self._last_view: JobView | None = None
 
     def start(self) -> SparkJobClient:
-        """Takes a session and starts the job's thread."""
+        """Obtain a session and start the job's thread."""
         configuration, is_endless = self._configuration, is_reactive(self._configuration)
         slots = (os.cpu_count() or 1) if is_endless else self._job_graph.slots_required
         spark = obtain_spark(configuration.to_dict(), slots)
@@ -115,7 +115,7 @@ class _SparkJob:
         return client
 
     def _check_slots(self, wanted: int, spark: SparkHandle) -> None:
-        """Refuse to wait for slots that can never come."""
+        """Raise an error instead of waiting for slots that can never become available."""
         got = spark.fixed_slots()
         if got is not None and wanted > got:
             reason = (

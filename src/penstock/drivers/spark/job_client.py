@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 _log = logging.getLogger("penstock.job")
 
-#: How long it may take until nothing is left of a job whose workers are ended by force.
+#: The maximum time to clean up a job whose workers are killed.
 FORCE_MS_MAX: Final = CLEAN_UP_MS_MAX + 10_000
 
 
@@ -34,13 +34,13 @@ class SparkJobClient(RunningJob):
     """A job on Spark whose master lives in a thread of this process.
 
     Args:
-        job_id: the job.
-        thread: where its master lives.
-        status: tells where the job is in its life.
-        result: becomes done when nothing of the job is left.
+        job_id: the job's id.
+        thread: the thread of its master.
+        status: returns the job's status.
+        result: becomes done when everything of the job is cleaned up.
         configuration: the job's settings.
-        last_view: gives the job as it ended.
-        pages: Spark's own.
+        last_view: returns the view of the job as it ended.
+        pages: Spark's own pages.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class SparkJobClient(RunningJob):
             return None
 
     def begin_cancel(self) -> None:
-        self._thread.where()  # from here on, whether it goes on
+        self._thread.where()  # start to watch whether it makes progress
         self._thread.ask(lambda master: master.cancel())
 
     def where(self) -> str | None:
@@ -95,7 +95,7 @@ class SparkJobClient(RunningJob):
         return self._thread.ask(lambda master: master.trigger_checkpoint(is_full))
 
     def end(self, patience_seconds: float = 5.0) -> None:
-        """Cancels the job and waits until it is gone: first in order, then without its tasks' consent."""
+        """Cancel the job and wait until it has ended: first regularly, then by killing its workers."""
         self._cancel_once()
         if not self._thread.join(patience_seconds):
             _log.warning("%s: its tasks did not end; their workers are killed", self._thread.job_name)

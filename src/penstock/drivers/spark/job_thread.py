@@ -1,8 +1,8 @@
-"""The thread in which a job's master lives, from start to the last trace.
+"""The thread in which a job's master lives, from the start to the end of the cleanup.
 
-The job master and all it touches belong to this one thread. Others reach it in one way: they leave a call for its next
-turn and wake it. When the master is done, or broke, the thread ends the workers and frees everything before it says so.
-When the wait for a job ends, nothing of the job is therefore left.
+The job master and everything that it uses belong to this one thread. Other threads have one way to reach it: they queue
+a call for its next turn and wake it. When the master is done, or has failed, the thread ends the workers and frees
+everything before it reports the end. So when the wait for a job ends, everything of the job is cleaned up.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ from penstock.drivers.worker_directories import remove_left_behind
 _log = logging.getLogger("penstock.spark")
 
 BACKGROUND_THREADS: Final = 2
-#: How long the workers of a job that is over may take to go: their grace, an interrupt, and Spark's own 2 s before it
-#: kills a Python process.
+#: How long the workers of a finished job may take to end: their grace period, an interrupt, and the 2 s after which
+#: Spark itself kills a Python process.
 CLEAN_UP_MS_MAX: Final = 10_000
 
 
 class Master(Protocol):
-    """What the thread drives: `core.job.job_master.JobMaster`."""
+    """The part of `core.job.job_master.JobMaster` that the thread drives."""
 
     @property
     def is_done(self) -> bool: ...
@@ -76,14 +76,14 @@ class JobThread(Generic[MasterT]):
 
     Args:
         spark: the session.
-        job_id: the job.
-        job_name: for Spark's own pages.
+        job_id: the job's id.
+        job_name: the job's name on Spark's own pages.
         configuration: the job's settings.
         make_master: builds the job master, with its clock; called in the thread.
         make_executor: builds a worker's executor; pickled, called in the worker.
-        on_end: called in the thread at its very end, with what broke the job master, if anything did.
-        listener: is told what happens; called in the thread.
-        script: what the user's script defines, see `codecs.script`.
+        on_end: called in the thread at its very end, with the error that broke the job master, if any.
+        listener: is notified of events; called in the thread.
+        script: the definitions of the user's script, see `codecs.script`.
     """
 
     def __init__(
@@ -155,7 +155,10 @@ class JobThread(Generic[MasterT]):
         self._thread.start()
 
     def ask(self, question: Callable[[MasterT], T]) -> Future[T]:
-        """Calls with the job master in its next turn; cancelled when the job is over by then. Any thread may."""
+        """Call a function with the job master in its next turn; the future is cancelled if the job is over by then.
+
+        Any thread may call this.
+        """
         future: Future[T] = Future()
         self._questions.append((future, question))
         self._endpoint.wake()
@@ -164,7 +167,10 @@ class JobThread(Generic[MasterT]):
         return future
 
     def ask_worker(self, worker_id: str, question: Question, timeout_ms: int) -> Future[Answer]:
-        """Asks the process of a worker; fails with an `OperationError` when there is no answer. Any thread may."""
+        """Ask a worker's process; the future fails with an `OperationError` if no answer comes.
+
+        Any thread may call this.
+        """
         future: Future[Answer] = Future()
 
         def ask(_: MasterT) -> None:
@@ -181,17 +187,17 @@ class JobThread(Generic[MasterT]):
         return future
 
     def abandon(self) -> None:
-        """Ends the workers without waiting for the job master. Any thread may."""
+        """End the workers without waiting for the job master. Any thread may call this."""
         self._abandoned = True
         self._endpoint.wake()
 
     def where(self) -> str | None:
-        """The user code that the thread runs, such as an enumerator; None if the thread went on since the last call."""
+        """Return the user code that the thread runs, such as an enumerator; None if it progressed since last time."""
         is_still, self._turns_seen = self._turns == self._turns_seen, self._turns
         return where_is(self._thread) if is_still else None
 
     def join(self, timeout_seconds: float | None = None) -> bool:
-        """Waits for the end; True when it has come."""
+        """Wait for the end; return True if it has come."""
         self._thread.join(timeout_seconds)
         return not self._thread.is_alive()
 
@@ -227,7 +233,7 @@ class JobThread(Generic[MasterT]):
             future.cancel()
 
     def _carry_out(self, master: MasterT, background: ThreadBackground) -> None:
-        """Do what the master's turns have decided."""
+        """Carry out the effects of the master's turns."""
         carry_out(master.take_effects(), self._cluster, background, self._listener)
 
     def _answer_questions(self, master: MasterT) -> None:
@@ -282,5 +288,5 @@ class JobThread(Generic[MasterT]):
         if cluster.worker_count:
             _log.warning("%d workers did not end within %d s", cluster.worker_count, CLEAN_UP_MS_MAX // 1000)
         remove_left_behind(Path(tempfile.gettempdir()), f"{LOGS_PREFIX}{self._job_id}-")  # by workers that were killed
-        background.close(finish=True)  # such as the removal of checkpoints that are no longer needed
+        background.close(finish=True)  # such as the removal of unneeded checkpoints
         endpoint.close()

@@ -1,8 +1,8 @@
 """The keys of one job: a process that holds them belongs to the job.
 
 The driver makes two CURVE key pairs for each job, one for the job master and one that all its workers share. Spark
-carries the workers' part to the workers inside their closure. Only a process that can read what Spark ships can
-therefore join the job. Spark's own authentication and encryption guard the keys on their way.
+carries the workers' part to the workers inside their closure. So only a process that can read the data that Spark ships
+can join the job. Spark's own authentication and encryption protect the keys in transit.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import zmq
 
 @dataclass(frozen=True)
 class WorkerKeys:
-    """What a worker holds: the shared key pair of the workers, and the master's public key. Picklable."""
+    """The keys of a worker: the key pair shared by the workers, and the master's public key. Picklable."""
 
     master_public: bytes
     worker_public: bytes
@@ -23,7 +23,7 @@ class WorkerKeys:
 
 @dataclass(frozen=True)
 class JobKeys:
-    """What the driver holds: both key pairs. It never leaves the driver; its repr shows no secret."""
+    """The keys of the driver: both key pairs. They never leave the driver; the repr shows no secrets."""
 
     master_public: bytes
     master_secret: bytes = field(repr=False)
@@ -32,13 +32,13 @@ class JobKeys:
 
     @classmethod
     def generate(cls) -> JobKeys:
-        """New keys, for one job only."""
+        """Generate new keys, for one job only."""
         master_public, master_secret = zmq.curve_keypair()
         worker_public, worker_secret = zmq.curve_keypair()
         return cls(master_public, master_secret, worker_public, worker_secret)
 
     def for_worker(self) -> WorkerKeys:
-        """The part that a worker needs; without the master's secret."""
+        """Return the keys that a worker needs, without the master's secret."""
         return WorkerKeys(self.master_public, self.worker_public, self.worker_secret)
 
     def __reduce__(self) -> tuple[type, tuple[bytes, ...]]:

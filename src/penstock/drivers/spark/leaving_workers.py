@@ -1,7 +1,7 @@
-"""Watches the executors of a job's workers, and says which workers Spark is about to take away (E2).
+"""Watches the executors of a job's workers, and reports the workers that Spark is about to take away (E2).
 
-A thread of its own asks Spark, because an answer may take a while. It asks for the executor of each worker until Spark
-knows it, and then once a second whether that executor is being decommissioned.
+Because an answer may take a while, a separate thread asks Spark. It asks for each worker's executor until Spark returns
+one, and then once a second whether that executor is being decommissioned.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ CLOSE_TIMEOUT_SECONDS: Final = 5.0
 
 
 class SparkExecutors(Protocol):
-    """What it asks of `Executors`."""
+    """The part of `Executors` that is used here."""
 
     def of(self, tag: str) -> ExecutorName | None: ...
 
@@ -30,12 +30,14 @@ class SparkExecutors(Protocol):
 
 
 class LeavingWorkers:
-    """`follow`, `forget`, `take` and `close` belong to one thread, the owner's.
+    """Finds the workers that Spark is about to take away.
+
+    `follow`, `forget`, `take` and `close` belong to one thread, the owner's.
 
     Args:
-        executors: Spark's; None where there are none to be watched: nothing is ever taken away then.
+        executors: Spark's executors; None if they cannot be watched: then no worker is ever reported.
         wake: called from the thread when a worker is leaving; the owner then calls `take`.
-        interval_seconds: how often it asks.
+        interval_seconds: how often to ask Spark.
     """
 
     def __init__(
@@ -48,7 +50,7 @@ class LeavingWorkers:
         self._wake = wake
         self._interval_seconds = interval_seconds
         self._lock = threading.Lock()
-        #: the tags of workers that are to be watched, and where they run, as far as that is known
+        #: the tags of the watched workers, and their executors as far as known
         self._tags: dict[str, str] = {}
         self._places: dict[str, ExecutorName] = {}
         self._found: deque[tuple[str, str]] = deque()
@@ -67,20 +69,20 @@ class LeavingWorkers:
             self._thread.start()
 
     def forget(self, worker_id: str) -> None:
-        """The worker is of no interest any more."""
+        """Stop watching a worker."""
         with self._lock:
             self._tags.pop(worker_id, None)
             self._places.pop(worker_id, None)
 
     def take(self) -> list[tuple[str, str]]:
-        """Workers that will be taken away, with the reason; each is named once."""
+        """Return the newly found workers that will be taken away, with the reason; each is reported once."""
         taken = []
         while self._found:
             taken.append(self._found.popleft())
         return taken
 
     def close(self) -> None:
-        """End the thread; one that waits for Spark is left alone."""
+        """End the thread; if it is still waiting for Spark, abandon it."""
         self._over.set()
         if self._thread is not None:
             self._thread.join(CLOSE_TIMEOUT_SECONDS)

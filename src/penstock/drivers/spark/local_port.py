@@ -1,4 +1,4 @@
-"""A server socket's second way in, for processes of its own user on its own host: a Unix socket in the file system."""
+"""A second address of a server socket, for processes of the same user and host: a Unix socket in the file system."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from penstock.drivers.spark.sockets import Socket
 
 logger = logging.getLogger(__name__)
 
-# Short, because a path has little room.
+# Short, because the length of a path is limited.
 _PREFIX = "pstk-"
 _NAME = "data"
 
 
 class LocalPort:
-    """A Unix socket in a new directory that only this user may enter; no socket, and a line in the log, if that fails.
+    """A Unix socket in a new directory that only this user may enter. If that fails, there is a log line instead.
 
     Args:
-        server: has been made a server by `bind_server`, whose authentication holds for the Unix socket too.
+        server: a socket set up by `bind_server`, whose authentication covers the Unix socket as well.
     """
 
     path: str | None
@@ -47,14 +47,17 @@ class LocalPort:
         )
 
     def close(self) -> None:
-        """Remove the directory. Close the server, and wait for it, first; a second call does nothing."""
+        """Remove the directory. First close the server and wait for it. A second call does nothing."""
         if self._directory is not None:
             shutil.rmtree(self._directory, ignore_errors=True)
             self._directory = None
 
 
 def _folders() -> list[str | None]:
-    """Where to try, the best place first: Spark's own, which it removes at its end even if a worker was killed."""
+    """Return the candidate directories, best first.
+
+    Spark removes its own directory at its end even if a worker was killed.
+    """
     of_spark = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0]
     return [of_spark, None] if of_spark else [None]
 
@@ -63,5 +66,5 @@ def _listen(server: Socket, path: str) -> str:
     if len(os.fsencode(path)) > LOCAL_PATH_BYTES_MAX:
         raise OSError(errno.ENAMETOOLONG, f"longer than {LOCAL_PATH_BYTES_MAX} bytes", path)
     server.bind(f"ipc://{path}")
-    os.chmod(path, 0o600)  # no other user gets as far as here, but the file need not promise more
+    os.chmod(path, 0o600)  # the directory keeps other users out; the file need not allow more
     return path

@@ -1,7 +1,7 @@
-"""Tasks that work in step on Spark: a barrier stage, whose tasks exchange messages over sockets, round after round.
+"""Tasks that work in lockstep on Spark: a barrier stage, whose tasks exchange messages over sockets, round after round.
 
-Spark runs all tasks of a barrier stage at a time, or none. They meet at the driver (`lockstep_meeting`), once. What a
-task sends to itself stays in its memory.
+Spark runs all tasks of a barrier stage at the same time, or none. They meet once, at the driver (`lockstep_meeting`). A
+task's message to itself stays in memory.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from penstock.drivers.spark.lockstep_peers import LockstepPeers
 
 @dataclass(frozen=True)
 class Meeting:
-    """What the tasks need to meet. `address`: of the driver; `is_local`: whether all are on its machine."""
+    """The data that tasks need to meet. `address`: of the driver; `is_local`: whether all tasks are on its machine."""
 
     address: str
     keys: WorkerKeys
@@ -33,7 +33,7 @@ class Meeting:
 def kept_in_step(
     task: BatchTask, output: Iterator[Rows], vertex: int, subtask: int, meeting: Meeting
 ) -> Iterator[Rows]:
-    """The task's output; exchanges what it wants exchanged."""
+    """Pass on the task's output, and exchange its rounds with the other tasks."""
     exchange: _Exchange | None = None
     try:
         for produced in output:
@@ -53,12 +53,12 @@ class _Exchange:
         self._subtask = subtask
         self._others = [other for other in range(parallelism) if other != subtask]
         self._number = 0
-        #: by round and subtask, what has come
+        #: the messages received, by round and subtask
         self._come: dict[tuple[int, int], tuple[Any, Any]] = {}
         context = BarrierTaskContext.get()
         host = LOOPBACK
         if not meeting.is_local:
-            # By these, each of one executor, with its port, Spark's own processes reach each other.
+            # Spark's own processes reach each other at these addresses: an executor's host with its port.
             host = context.getTaskInfos()[context.partitionId()].address.rpartition(":")[0].strip("[]")
             with suppress(OSError):
                 host = socket.gethostbyname(host)
@@ -72,7 +72,7 @@ class _Exchange:
                 raise
 
     def run(self, round_: Round) -> Answer:
-        """One round."""
+        """Exchange the messages of one round."""
         self._number += 1
         payloads, reports = list(round_.payloads), [round_.report] * len(round_.payloads)
         for other in self._others:
@@ -84,7 +84,7 @@ class _Exchange:
         return Answer(payloads, reports)
 
     def _from(self, other: int) -> tuple[Any, Any]:
-        """What another one brings to this round; it may be a round ahead."""
+        """Return another subtask's message for this round; that subtask may be a round ahead."""
         wanted = self._number, other
         while wanted not in self._come:
             sender, number, value = self._peers.receive(other)

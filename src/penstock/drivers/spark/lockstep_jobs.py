@@ -1,4 +1,4 @@
-"""Batch jobs with tasks that work in step (`lockstep`): their slots, and where the tasks meet."""
+"""Batch jobs with tasks that work in lockstep (`lockstep`): their slots, and their meeting point."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from penstock.drivers.spark.keys import JobKeys
 from penstock.drivers.spark.lockstep import Meeting
 from penstock.drivers.spark.lockstep_meeting import MeetingPoint
 
-#: How often a job of such tasks is run when Spark loses one of them.
+#: How often to run such a job if Spark loses one of its tasks.
 TRIES_MAX: Final = 3
 
 
 def slots_of(job_graph: JobGraph) -> int:
-    """How many tasks of a batch job Spark must run at a time: 1, unless some work in step."""
+    """Return how many tasks of a batch job Spark must run at the same time: 1, unless some work in lockstep."""
     return max([1, *(vertex.parallelism for vertex in job_graph.vertices if keeps_step(vertex))])
 
 
 def check_slots(job_graph: JobGraph, spark: SparkHandle) -> None:
-    """Raise `SlotsUnavailableError` where Spark never runs so many tasks at a time."""
+    """Raise `SlotsUnavailableError` if Spark can never run enough tasks at the same time."""
     wanted, got = slots_of(job_graph), spark.fixed_slots()
     if got is not None and wanted > got:
         reason = (
@@ -36,7 +36,7 @@ def check_slots(job_graph: JobGraph, spark: SparkHandle) -> None:
 
 @contextmanager
 def meeting_of(job_graph: JobGraph, spark: SparkHandle, tell: Callable[[str], None]) -> Iterator[Meeting | None]:
-    """What tasks need to work in step, as long as the job runs; None if none do. `tell` hears of their progress."""
+    """Provide a meeting point while the job runs, or None if no tasks work in lockstep. `tell` gets progress lines."""
     if not any(map(keeps_step, job_graph.vertices)):
         yield None
         return

@@ -1,9 +1,9 @@
-"""The driver's side of tasks that work in step: they tell it their addresses and how far they are.
+"""The driver's side of tasks that work in lockstep: they report their addresses and their progress to it.
 
-Spark has a meeting of its own, `BarrierTaskContext.allGather`, which takes a second or more, because it looks for its
-end no more often. Here each task says where it listens, and when all of a stage have, all are told. A stage that Spark
-runs again has new tasks, whose numbers follow each other, since Spark starts those of a barrier stage together: so
-nobody is told of a task that is dead.
+Spark has `BarrierTaskContext.allGather` for this, but that takes a second or more, because it polls no more often. Here
+each task reports its address, and when all tasks of a stage have, each gets all addresses. A stage that Spark reruns
+has new tasks with consecutive numbers, since Spark starts the tasks of a barrier stage together. So tasks never get the
+address of a dead one.
 """
 
 from __future__ import annotations
@@ -22,14 +22,17 @@ from penstock.drivers.spark.sockets import Socket, Waker, bind_server
 
 _log = logging.getLogger("penstock.spark")
 
-#: Neither addresses nor lines are longer (bytes).
+#: The limit (bytes) for addresses and progress lines.
 MESSAGE_BYTES_MAX: Final = 1 << 20
-#: How long (s) the last line may be on its way when the job is over.
+#: How long (s) to wait for the last progress line when the job is over.
 _LAST_WORDS_SECONDS: Final = 0.02
 
 
 class Here(msgspec.Struct, frozen=True, tag="here"):
-    """A task listens. `vertex`: its own, of which there are `parallelism` tasks; `number`: what Spark calls it."""
+    """A task's announcement that it listens.
+
+    `vertex`: its own, with `parallelism` tasks; `number`: the task's number in Spark.
+    """
 
     vertex: int
     parallelism: int
@@ -39,7 +42,7 @@ class Here(msgspec.Struct, frozen=True, tag="here"):
 
 
 class Line(msgspec.Struct, frozen=True, tag="line"):
-    """A line of progress."""
+    """A progress line."""
 
     text: str
 
@@ -48,13 +51,13 @@ Told: TypeAlias = Here | Line
 
 
 class Gathering:
-    """The tasks of one vertex, until all of one attempt have come."""
+    """Collects the tasks of one vertex until all of one attempt have arrived."""
 
     def __init__(self) -> None:
         self._come: dict[int, tuple[bytes, Here]] = {}
 
     def add(self, sender: bytes, here: Here) -> list[tuple[bytes, Here]]:
-        """One has come: all of its attempt, if it was the last one, in the order of their subtasks; else none."""
+        """Add a task; if it completes its attempt, return all tasks of the attempt by subtask, else an empty list."""
         before = self._come.get(here.subtask)
         if before is None or before[1].number < here.number:
             self._come[here.subtask] = sender, here
@@ -66,13 +69,13 @@ class Gathering:
 
 
 class MeetingPoint:
-    """Listens until it is closed, in a thread of its own.
+    """Listens in a thread of its own until it is closed.
 
     Args:
-        keys: of the job: who holds them is a task of it.
+        keys: the job's keys: only its tasks hold them.
         bind_host: the interface to listen on.
-        advertise_host: at which tasks reach it.
-        tell: hears the lines of progress.
+        advertise_host: the host at which tasks reach it.
+        tell: called with each progress line.
     """
 
     def __init__(self, keys: JobKeys, bind_host: str, advertise_host: str, tell: Callable[[str], None]) -> None:
@@ -84,7 +87,7 @@ class MeetingPoint:
         self._authenticator = KeyAuthenticator(self._context, keys.worker_public)
         self._router: Socket = self._context.socket(zmq.ROUTER)
         try:
-            #: where tasks connect to
+            #: the address for tasks to connect to
             self.address = bind_server(
                 self._router, keys.master_public, keys.master_secret, bind_host, advertise_host, MESSAGE_BYTES_MAX
             )
@@ -95,7 +98,7 @@ class MeetingPoint:
         self._thread.start()
 
     def close(self) -> None:
-        """Take in the last lines, and end."""
+        """Receive the last progress lines, and stop."""
         self._over.set()
         self._waker.wake()
         self._thread.join()

@@ -1,7 +1,7 @@
-"""The sockets of a task that works in step: one that takes in what the others send, and one to each of them.
+"""The sockets of a task that works in lockstep: one to receive from all other tasks, and one to send to each of them.
 
-Who holds the job's keys is one of its tasks; nobody else gets a message through, see `authentication`. So a task may
-unpickle what comes. A message is the pickled value, and the contents of its arrays as they lie in memory, in pieces.
+Only the job's tasks hold its keys, and only holders of the keys can send messages, see `authentication`. So a task may
+unpickle the messages. A message is the pickled value and the contents of its arrays as they lie in memory, in pieces.
 """
 
 from __future__ import annotations
@@ -19,36 +19,36 @@ from penstock.drivers.spark.keys import WorkerKeys
 from penstock.drivers.spark.lockstep_meeting import MESSAGE_BYTES_MAX, Here, Line
 from penstock.drivers.spark.sockets import LinkMonitor, Socket, bind_server, connect_client
 
-#: Longer arrays travel in several frames (bytes).
+#: Longer arrays are split into several frames (bytes).
 _FRAME_BYTES_MAX: Final = 1 << 24
-#: How often connections are looked at while nothing comes (ms).
+#: How often to check the connections while nothing arrives (ms).
 _LOOK_MS: Final = 500
 _CONNECT_SECONDS: Final = 60.0
-#: How long the last value of a task that is gone may be on its way (ms).
+#: How long to wait for the last value of a task whose connection has broken (ms).
 _LAST_MS: Final = 5_000
-#: How long the end of a task waits for its last messages to leave (ms); its peers wait for them.
+#: How long the end of a task waits for its last messages to be sent (ms); its peers wait for them.
 _LINGER_MS: Final = 60_000
 
 
 class PeerLostError(PenstockError, ConnectionError):
-    """Another task of the stage is gone. Spark, which has noticed as well, ends this one."""
+    """Another task of the stage has died. Spark has noticed as well and ends this one."""
 
 
 class LockstepPeers:
-    """Listens. `meet` the others, and then `send` and `receive`; all in one thread.
+    """A listening task. Call `meet`, then `send` and `receive`, all in one thread.
 
     Args:
-        subtask: the number of this one.
-        keys: of the job.
+        subtask: this task's subtask index.
+        keys: the job's keys.
         driver: the address of its `MeetingPoint`.
-        host: at which the others reach this machine.
+        host: the host at which the others reach this machine.
     """
 
     def __init__(self, subtask: int, keys: WorkerKeys, driver: str, host: str) -> None:
         self._subtask = subtask
         self._keys = keys
         self._context: zmq.Context[Socket] = zmq.Context()
-        #: of what goes out, so that all of it has left before the end is seen by others
+        #: the context of outgoing connections, so that all data has been sent before others see the end
         self._outgoing: zmq.Context[Socket] = zmq.Context()
         self._authenticator = KeyAuthenticator(self._context, keys.worker_public)
         self._links: dict[int, tuple[Socket, LinkMonitor]] = {}
@@ -58,7 +58,7 @@ class LockstepPeers:
         self._driver_monitor = LinkMonitor(self._outgoing, self._driver, _CONNECT_SECONDS)
         try:
             connect_client(self._driver, keys, keys.master_public, driver, MESSAGE_BYTES_MAX)
-            #: where the others connect to
+            #: the address for the others to connect to
             self.address = bind_server(
                 self._inbox, keys.worker_public, keys.worker_secret, host, host, _FRAME_BYTES_MAX
             )
@@ -67,7 +67,7 @@ class LockstepPeers:
             raise
 
     def meet(self, here: Here) -> None:
-        """Tell the driver where this one is, wait until all have, and connect to the others.
+        """Report this task's address to the driver, wait until all tasks have done so, and connect to the others.
 
         Raises:
             PeerLostError: if the driver cannot be reached.
@@ -84,11 +84,11 @@ class LockstepPeers:
             connect_client(link, self._keys, self._keys.worker_public, address, _FRAME_BYTES_MAX)
 
     def tell(self, line: str) -> None:
-        """Tell the driver how far all are."""
+        """Send a progress line to the driver."""
         self._driver.send(msgspec.msgpack.encode(Line(line)))
 
     def send(self, to: int, number: int, value: Any) -> None:
-        """Send a value for a round to another task; does not wait. The value must not change any more."""
+        """Send a value for a round to another task without waiting. The value must not change afterwards."""
         data, arrays = dumps_in_parts(value)
         pieces = [_pieces(part) for part in (memoryview(data), *arrays)]
         header = pickle.dumps((self._subtask, number, list(map(len, pieces))), 5)
@@ -96,19 +96,19 @@ class LockstepPeers:
         self._links[to][0].send_multipart(frames, copy=False)
 
     def receive(self, awaited: int) -> tuple[int, int, Any]:
-        """Wait for the next value: of which subtask it is, for which round, and the value, whose arrays are read-only.
+        """Wait for the next value; return its subtask, its round, and the value, whose arrays are read-only.
 
         Args:
-            awaited: the subtask that has to send one; another one may have ended well.
+            awaited: the subtask that must still send a value; other subtasks may have ended well.
 
         Raises:
-            PeerLostError: if there is no connection to that one any more, and nothing of it comes.
+            PeerLostError: if the connection to that subtask has broken and no more of its data arrives.
         """
         monitor, reason = self._links[awaited][1], None
         while not self._inbox.poll(_LOOK_MS if reason is None else _LAST_MS):
             if reason is not None:
                 raise PeerLostError(f"subtask {awaited + 1} of the stage is gone: {reason}")
-            reason = monitor.broken()  # what it sent before may still be on its way
+            reason = monitor.broken()  # data that it sent before may still arrive
         header, *frames = self._inbox.recv_multipart(copy=False)
         sender, number, counts = pickle.loads(header.buffer)
         parts, place = [], 0
@@ -119,7 +119,7 @@ class LockstepPeers:
         return sender, number, pickle.loads(parts[0], buffers=parts[1:])
 
     def close(self) -> None:
-        """Send what is on its way, and close."""
+        """Send the remaining messages, and close."""
         for link, monitor in self._links.values():
             monitor.close()
             link.close(linger=_LINGER_MS)
@@ -132,5 +132,5 @@ class LockstepPeers:
 
 
 def _pieces(part: memoryview) -> list[memoryview]:
-    """A part in frames, at least one."""
+    """Split a part into frames, at least one."""
     return [part[begin : begin + _FRAME_BYTES_MAX] for begin in range(0, max(1, len(part)), _FRAME_BYTES_MAX)]

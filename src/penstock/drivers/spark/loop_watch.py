@@ -1,4 +1,4 @@
-"""What a worker's loop has been at; the thread that sends heartbeats asks for it."""
+"""Records the activity of a worker's loop for the thread that sends heartbeats."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from penstock.base.errors import shorten
 from penstock.core.ports import Clock
 from penstock.drivers.cancellation import where_is
 
-#: A turn that takes longer is worth a message. An idle loop turns once a second.
+#: A turn that takes longer (ms) is reported. An idle loop turns once a second.
 STILL_MS: Final = 2_000
 
 
 class LoopState(NamedTuple):
-    """As in `Heartbeat`."""
+    """The state of a worker's loop, as in `Heartbeat`."""
 
     whereabouts: str = ""
     still_ms: int = 0
@@ -22,7 +22,7 @@ class LoopState(NamedTuple):
 
 
 class LoopWatch:
-    """Made by the loop's own thread, which says when it has `turned`, and how long it has `waited` for something."""
+    """Created by the loop's own thread, which reports each turn (`turned`) and its idle time (`waited`)."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -31,15 +31,18 @@ class LoopWatch:
         self._waited_ms = 0
 
     def turned(self, now_ms: int) -> None:
-        """Note that the loop goes on."""
+        """Note that the loop has turned."""
         self._turned_ms = now_ms
 
     def waited(self, for_ms: int) -> None:
-        """Note that the loop had nothing to do for a while."""
+        """Note that the loop was idle for a while."""
         self._waited_ms += for_ms
 
     def state(self) -> LoopState:
-        """Whether the loop turns, and if not, the user function that does not return. Any thread may ask."""
+        """Return the loop's state, with the user function that has not returned if the loop is stuck.
+
+        Any thread may call this.
+        """
         now_ms = self._clock.steady_ms()
         still_ms, busy_ms = now_ms - self._turned_ms, now_ms - self._begun_ms - self._waited_ms
         if still_ms < STILL_MS:

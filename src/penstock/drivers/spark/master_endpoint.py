@@ -1,8 +1,8 @@
 """The job master's port: control messages from and to all workers of one job.
 
-Only peers with the job's worker key get this far, and even so nothing of what they say is unpickled here. A worker's
-messages are numbered. When one is missing, or a worker's connection was taken over, the worker is no longer heard, its
-heartbeats included. It then counts as lost and ends itself.
+Only peers with the job's worker key get this far, and even their messages are not unpickled here. A worker's messages
+are numbered. If one is missing, or a worker's connection was taken over, all further messages of the worker are
+ignored, including its heartbeats. It then counts as lost and ends itself.
 """
 
 from __future__ import annotations
@@ -27,32 +27,32 @@ from penstock.wire.messages import RECORD_BYTES_MAX, MessageCodec, MessageReceiv
 
 logger = logging.getLogger(__name__)
 
-#: A worker's message, or a message of the endpoint about a worker.
+#: A message from a worker, or from the endpoint about a worker.
 FromEndpoint: TypeAlias = FromWorker | WorkerBlocked
 
-#: Messages that one `receive` takes at most.
+#: The most messages that one `receive` returns.
 MESSAGES_PER_RECEIVE: Final = 1_000
-#: Peers whose rejection is remembered, so that each is logged once only.
+#: The most peers whose rejection is remembered, so that each is logged only once.
 PEERS_LOGGED_MAX: Final = 1_000
-#: The workers whose stacks are kept, the last ones.
+#: The most workers whose stacks are kept; the oldest stacks are dropped.
 DUMPS_MAX: Final = 100
-#: Workers that one job may have had in all.
+#: The most workers that one job may have over its lifetime.
 WORKERS_MAX: Final = 1_000_000
-_FRAMES: Final = 2  # the peer's identity, which ZeroMQ puts there, and the message
+_FRAMES: Final = 2  # the peer's identity, which ZeroMQ adds, and the message
 _STALL_FRAMES: Final = 3  # as above, with the id of a local connection of the worker in between
 
 
 class MasterEndpoint:
     """A ROUTER socket that admits the workers of one job.
 
-    `receive`, `send` and `close` belong to one thread, the owner's; `wake` to any.
+    `receive`, `send` and `close` belong to one thread, the owner's; any thread may call `wake`.
 
     Args:
         keys: the job's keys.
         bind_host: the interface to listen on, as a host name or number.
-        advertise_host: the host under which workers reach it.
-        max_frame_bytes: no frame is longer.
-        message_bytes_max: no message is longer, in however many frames.
+        advertise_host: the host at which workers reach it.
+        max_frame_bytes: the maximum size of a frame.
+        message_bytes_max: the maximum size of a message, which may span several frames.
     """
 
     address: str
@@ -90,7 +90,7 @@ class MasterEndpoint:
         self._received: dict[str, MessageReceiver[FromWorker]] = {}  # of workers that were heard
         self._sent: dict[str, int] = {}
         self._unheard: set[str] = set()
-        #: the stacks of blocked workers, received so far
+        #: the stacks of blocked workers received so far
         self._dumps: dict[str, str] = {}
         self._logged: set[bytes] = set()
         self._closed = False
@@ -99,11 +99,11 @@ class MasterEndpoint:
 
     @property
     def refused_connections(self) -> int:
-        """How many connections failed to authenticate so far. Owner thread only."""
+        """The number of connections that failed to authenticate so far. Owner thread only."""
         return self._monitor.refused()
 
     def receive(self, timeout_ms: int) -> list[tuple[str, FromEndpoint]]:
-        """Messages with their workers' ids; waits at most `timeout_ms` for the first, and then takes what is there."""
+        """Return the messages received, with their workers' ids; wait at most `timeout_ms` for the first one."""
         is_ready = self._wait(timeout_ms)
         self._waker.clear()
         received: list[tuple[str, FromEndpoint]] = []
@@ -116,11 +116,11 @@ class MasterEndpoint:
                 self._accept(frames, received)
             except ProtocolError as error:
                 self._reject(frames[0].bytes, error)
-        self._take_changes()  # now that the registrations are read: a descriptor may be used again at once
+        self._take_changes()  # after the registrations are read, because a descriptor may be reused at once
         return received
 
     def _wait(self, timeout_ms: int) -> bool:
-        """Wait for a message, a wake-up or the end of a worker's connection; False when the time is over."""
+        """Wait for a message, a wake-up or the end of a worker's connection; return False on timeout."""
         end = time.monotonic() + timeout_ms / 1_000
         while ready := self._poller.poll(timeout_ms):
             if any(source != self._monitor.socket for source, _ in ready):
@@ -136,12 +136,12 @@ class MasterEndpoint:
         self._registered.clear()
 
     def take_cut_off(self) -> list[str]:
-        """Workers whose connection has ended since the last call, so that they are dead, or will end themselves."""
+        """Return the workers whose connection has ended since the last call; they are dead or will end themselves."""
         taken, self._cut_off = self._cut_off, []
         return taken
 
     def send(self, worker_id: str, message: ToWorker) -> None:
-        """Send to a worker, first-in first-out; nothing happens if the worker is not connected."""
+        """Send to a worker, first-in first-out; do nothing if the worker is not connected."""
         if self._closed or worker_id not in self._received:
             return
         sequence = self._sent.get(worker_id, 0)
@@ -151,20 +151,20 @@ class MasterEndpoint:
             self._send(identity(CONTROL_ROLE, worker_id), frame)
 
     def send_question(self, worker_id: str, frame: bytes) -> None:
-        """Send a frame to where a worker's heartbeats come from; nothing happens if the worker is not connected."""
+        """Send a frame on a worker's heartbeat connection; do nothing if the worker is not connected."""
         if not self._closed:
             self._send(identity(HEARTBEAT_ROLE, worker_id), frame)
 
     def hear_answers(self, on_answer: Callable[[str, bytes], None]) -> None:
-        """From now on `receive` hands over frames of answers, with their workers' ids."""
+        """Set the callback for frames of answers, which `receive` calls with their workers' ids."""
         self._on_answer = on_answer
 
     def wake(self) -> None:
-        """Make `receive` return early; any thread may."""
+        """Make `receive` return early; any thread may call this."""
         self._waker.wake()
 
     def close(self) -> None:
-        """Give the last messages a moment to leave, and free everything."""
+        """Give the last messages a moment to be sent, and free everything."""
         if self._closed:
             return
         self._closed = True
@@ -207,7 +207,7 @@ class MasterEndpoint:
             received.append((worker_id, message))
 
     def _accept_dump(self, worker_id: str, frames: list[zmq.Frame], received: list[tuple[str, FromEndpoint]]) -> None:
-        """Take a part of the stacks of a process that is blocked."""
+        """Accept a part of the stacks of a blocked process."""
         if len(frames) != _STALL_FRAMES:
             raise ProtocolError(f"a part of a stack of {len(frames) - 1} frames instead of two")
         if worker_id not in self._received:
@@ -221,7 +221,7 @@ class MasterEndpoint:
             received.append((worker_id, WorkerBlocked(worker_id, stall.at, stall.stack)))
 
     def _next_of(self, worker_id: str, frame: bytes) -> FromWorker | None:
-        """Hold a worker to its numbering: without a gap, from zero. None when its message goes on."""
+        """Check that a worker's messages are numbered from zero without gaps; return None if the message continues."""
         receiver = self._received.get(worker_id)
         if receiver is None and len(self._received) >= WORKERS_MAX:
             raise ProtocolError(f"more than {WORKERS_MAX} workers")

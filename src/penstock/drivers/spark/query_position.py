@@ -1,12 +1,12 @@
-"""Where Spark's streaming query stands, as bytes for Penstock's checkpoints.
+"""The position of Spark's streaming query, as bytes for Penstock's checkpoints.
 
-A query's checkpoint location holds what Spark needs to go on: `metadata`, the query's id; `offsets/<n>`, the end of
-each batch; `sources/`, what each source has noted for itself; `commits/<n>`, which batches are done. An archive is
-taken while batch n is being worked on, and has all of that but the commits. It has the offsets of batch n and of the
-one before it, where batch n begins. Of a log of files it has the last `*.compact` and what follows it. A location that
-is made from the archive lacks the commit of batch n, so Spark gives batch n again, and a job that has done it skips it.
-Only Penstock's checkpoint says whether a batch is done. Logs that Spark has taken further since do not matter to the
-archive.
+A query's checkpoint location contains all data that Spark needs to continue: `metadata`, the query's id; `offsets/<n>`,
+the end of each batch; `sources/`, the notes of each source; `commits/<n>`, the completed batches. An archive is taken
+while batch n is being processed, and contains all of that except the commits. It has the offsets of batch n and of the
+one before it, where batch n begins. Of a log of files it has the last `*.compact` and the files that follow it. A
+location that is made from the archive lacks the commit of batch n, so Spark repeats batch n, and a job that has
+completed it skips it. Only Penstock's checkpoint decides whether a batch is complete. Log entries that Spark has
+written since do not affect the archive.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _COMPACT = ".compact"
 class QueryPosition:
     """The last batch that a checkpoint covers; travels in the enumerators' state.
 
-    `sources`: the operator ids of the sources that the query reads, in its order. `archive`: see the module's text; the
-    first of the sources has it, the others keep it empty.
+    `sources`: the operator ids of the sources that the query reads, in its order. `archive`: see the module docstring;
+    the first of the sources has the bytes, the others keep it empty.
     """
 
     batch_id: int
@@ -36,7 +36,7 @@ class QueryPosition:
 
 
 def archive_of(location: Path, batch_id: int) -> bytes:
-    """What the query needs to give batch `batch_id` again; call it while Spark waits for that batch's end.
+    """Archive the data that the query needs to repeat batch `batch_id`. Call it while Spark waits for that batch's end.
 
     Raises:
         PenstockError: if the query keeps state of its own, which is more than a position.
@@ -55,7 +55,7 @@ def archive_of(location: Path, batch_id: int) -> bytes:
 
 
 def lay_out(archive: bytes, location: Path) -> None:
-    """Make a checkpoint location from an archive."""
+    """Create a checkpoint location from an archive."""
     with zipfile.ZipFile(io.BytesIO(archive)) as files:
         files.extractall(location)
 
@@ -72,7 +72,7 @@ def _needed(location: Path, batch_id: int) -> Iterator[Path]:
 
 
 def _of_log(directory: Path) -> Iterator[Path]:
-    """The files of a directory, without those that a compact one replaces and those of a file system's own."""
+    """Yield the files of a directory, without files that a compact one replaces and a file system's own files."""
     files = [path for path in directory.iterdir() if path.is_file() and not path.name.startswith(".")]
     numbers = {path: number for path in files if (number := path.name.removesuffix(_COMPACT)).isdecimal()}
     last = max((int(numbers[path]) for path in numbers if path.name.endswith(_COMPACT)), default=-1)

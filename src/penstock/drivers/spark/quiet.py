@@ -1,9 +1,8 @@
 """Keeps Spark's own chatter off the user's terminal; its errors still show.
 
-Most of it is a matter of logging, which `log4j2.properties` beside this file settles. What remains is a few lines that
-the JVM prints on its own at the start, before any setting is read, and that no flag turns off. They go to the stderr
-that the JVM inherits. While the JVM starts, that stderr is therefore a pipe, from which a thread passes on everything
-else.
+Most of it is logging, which `log4j2.properties` next to this file configures. In addition, the JVM itself prints a few
+lines at the start, before any setting is read, and no flag turns these off. They go to the stderr that the JVM
+inherits. So while the JVM starts, that stderr is a pipe, and a thread passes on everything else.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ CHATTER = (
     b"Picked up JAVA_TOOL_OPTIONS",
     b"Picked up JDK_JAVA_OPTIONS",
     b"NOTE: Picked up JDK_JAVA_OPTIONS",
-    # Java 24 and newer, about Hadoop's and Netty's ways with memory and native code.
+    # Java 24 and newer, about the use of memory and native code by Hadoop and Netty.
     b"WARNING: A restricted method in",
     b"WARNING: A terminally deprecated method in",
     b"WARNING: Please consider reporting this to",
@@ -39,7 +38,7 @@ CHATTER = (
 
 
 def quiet_settings(settings: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, str]:
-    """The Spark settings that keep a session quiet, beside the user's own, which win."""
+    """Return the Spark settings that keep a session quiet, merged with the user's own, which take precedence."""
     merged = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", **settings}
     options = settings.get(JAVA_OPTIONS, "")
     if "log4j" not in options and not _user_configures_logging(environ):
@@ -53,9 +52,9 @@ def _user_configures_logging(environ: Mapping[str, str]) -> bool:
 
 
 class ChatterFilter:
-    """Passes a stream of bytes on without the lines that are chatter.
+    """Passes on a stream of bytes without the lines that are chatter.
 
-    A line under way is held back only for as long as it might become chatter.
+    An incomplete line is held back only as long as it might become chatter.
     """
 
     def __init__(self) -> None:
@@ -63,7 +62,7 @@ class ChatterFilter:
         self._at_line_start = True
 
     def feed(self, data: bytes) -> bytes:
-        """The part of the stream so far that may be shown now."""
+        """Take in more of the stream; return the part that may be shown now."""
         shown = []
         for piece in (self._rest + data).splitlines(keepends=True):
             self._rest = b""
@@ -80,7 +79,7 @@ class ChatterFilter:
 
 @contextmanager
 def chatter_filtered() -> Iterator[None]:
-    """Filters all that processes started meanwhile, and their children, write to stderr."""
+    """Filter everything that processes started within this context, and their children, write to stderr."""
     try:
         target = os.dup(2)
     except OSError:  # this process has no stderr
@@ -112,7 +111,7 @@ def _pump(source: int, target: int) -> None:
             while view:
                 view = view[os.write(target, view) :]
     except OSError:
-        pass  # the reader of our stderr has gone
+        pass  # the reader of our stderr has closed it
     finally:
         os.close(source)
         os.close(target)

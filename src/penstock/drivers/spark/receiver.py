@@ -1,12 +1,12 @@
-"""Between a worker's endpoint and its executor: passes on what comes, and turns broken connections into failed tasks.
+"""Connects a worker's endpoint to its executor: passes on messages, and turns broken connections into failed tasks.
 
-The executor knows nothing of connections. When one breaks, the tasks with channels to the peer have lost records or
-will miss some. Such a task is cancelled here. The job master hears that it failed only after it has ended, because the
-master may then start the next attempt, and two attempts never run at once.
+The executor does not know about connections. When one breaks, the tasks with channels to the peer have lost records or
+will miss some. Such a task is cancelled here. Its failure is reported to the job master only after it has ended,
+because the master may then start the next attempt, and two attempts never run at once.
 
-Most connections break because the process at the other end has died. The job master learns that from Spark within a
-moment, with a better reason, so a broken connection is given that moment. This is safe, because a channel with a gap
-delivers nothing more. It delivers no barrier, so no checkpoint completes.
+Most connections break because the process at the other end has died. Spark reports that to the job master within a
+moment, with a better reason, so a broken connection is tolerated for that moment. This is safe, because a channel with
+a gap delivers nothing more. It delivers no barrier, so no checkpoint completes.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from penstock.core.protocol import (
 from penstock.core.records import Buffer
 from penstock.drivers.spark.worker_settings import Executor
 
-#: How long a broken connection is tolerated, so that the loss of the worker behind it can be reported first.
+#: How long a broken connection is tolerated, so that the loss of its worker can be reported first.
 PATIENCE_MS: Final = 1_000
 
 
 class FailingGateway:
-    """The executor's way to the job master, on which a task that was cancelled for a failure reports that failure."""
+    """The executor's gateway to the job master. It reports a task that was cancelled for a failure as failed."""
 
     def __init__(self, master: MasterGateway) -> None:
         self._master = master
@@ -49,7 +49,7 @@ class FailingGateway:
         self._master.send(message)
 
     def fail(self, execution: ExecutionId, failure: Failure) -> None:
-        """Note the failure for which the task is being cancelled; the first failure counts."""
+        """Record the failure that the task is being cancelled for; only the first failure counts."""
         self._failures.setdefault(execution, failure)
 
 
@@ -57,12 +57,12 @@ class WorkerReceiver:
     """Implements the endpoint's `Receiver`.
 
     Attributes:
-        master_lost: why the connection to the job master is no longer of use; None while it is of use.
+        master_lost: why the connection to the job master is unusable; None while it is usable.
     """
 
     def __init__(self, executor: Executor, gateway: FailingGateway, clock: Clock) -> None:
         self._clock = clock
-        #: when to fail the tasks, the peer, the reason, and the attempt if it is one
+        #: when to fail the tasks, the peer, the reason, and the attempt; None for all attempts
         self._lost_peers: deque[tuple[int, str, str, int | None]] = deque()
         self._executor = executor
         self._gateway = gateway
@@ -85,7 +85,7 @@ class WorkerReceiver:
         self._lost_peers.append((self._clock.steady_ms() + PATIENCE_MS, worker_id, reason, attempt))
 
     def on_time(self) -> None:
-        """Fails the tasks whose peers have been lost for long enough; call it every now and then."""
+        """Fail the tasks whose peers have been lost for long enough. Must be called regularly."""
         while self._lost_peers and self._lost_peers[0][0] <= self._clock.steady_ms():
             _, worker_id, reason, attempt = self._lost_peers.popleft()
             failure = Failure(f"the connection to {worker_id} was lost: {reason}")
@@ -96,7 +96,7 @@ class WorkerReceiver:
         self.master_lost = reason
 
     def on_unreadable_records(self, failure: Failure) -> None:
-        """Take in that records came that cannot be unpickled here; which task they were for is no longer known."""
+        """Fail all tasks because of records that cannot be unpickled here; the task that they were for is unknown."""
         self._fail(failure, list(self._peers))
 
     def _fail(self, failure: Failure, executions: list[ExecutionId]) -> None:

@@ -1,12 +1,13 @@
-"""Where the records of a data frame go when a keyed operator is the next to see them.
+"""Routes the records of a data frame to a keyed operator that reads them next.
 
-They need not travel through Python for that. They stay Spark rows with their columns, and a Spark function gives each
-row its place and its time. Python sees the records only to ask the key selector and the timestamp assigner. The task
-after the shuffle makes them from the same columns again (`batch_stage.rows_of`).
+The records need not travel through Python for that. They stay Spark rows with their columns, and a Spark function
+assigns each row its place and its time. Python sees the records only to call the key selector and the timestamp
+assigner. The task after the shuffle rebuilds the records from the same columns (`batch_stage.rows_of`).
 
-Where these two are names of columns (`key_by("name")`, `with_timestamp_column("at")`), the time is a Spark column
-already, and Python sees only the keys. It does not even see these where the edge is the consumer's only one and Spark's
-own hash keeps apart and together what Python does. Subtasks then have other keys than in streaming.
+Where the key and the time are named columns (`key_by("name")`, `with_timestamp_column("at")`), the time is a Spark
+column already, and Python sees only the keys. It does not even see the keys if the consumer has no other edge and
+Spark's own hash separates and groups keys as Python does. The assignment of keys to subtasks then differs from
+streaming.
 """
 
 from __future__ import annotations
@@ -45,19 +46,19 @@ if TYPE_CHECKING:
 
 _ROUTE: Final = pa.struct([("place", pa.int64()), ("timestamp", pa.int64())])
 _ROUTE_DDL: Final = "STRUCT<place: BIGINT, timestamp: BIGINT>"
-#: They pass on every record as it is.
+#: Operators that pass on every record unchanged.
 _PASSING: Final = (SourceOperator, TimestampsAndWatermarksOperator, PassOnOperator)
-#: Types of columns from which Spark reads the same time as the record gives. Spark has its own idea of a moment without
-#: a zone.
+#: Types of columns from which Spark reads the same time as the record does. Spark interprets timestamps without a zone
+#: differently.
 _TIMES: Final = {"tinyint", "smallint", "int", "bigint", "timestamp"}
-#: Types of columns whose values are equal in Python when they are equal for Spark's hash.
+#: Types of columns whose values are equal in Python if they are equal for Spark's hash.
 _HASHED: Final = {"tinyint", "smallint", "int", "bigint", "boolean", "string", "binary", "date"}
 _NO_TIME: Final = "raise_error('the timestamp column is null in a record, so the record has no timestamp')"
 
 
 @dataclass(frozen=True)
 class Routed:
-    """Rows of an edge. `time`: the column of integers that their time is; None when it is none, or there is no time."""
+    """The rows of an edge. `time`: the integer column with their time; None if there is no such column."""
 
     frame: DataFrame
     time: str | None
@@ -65,9 +66,9 @@ class Routed:
 
 @dataclass(frozen=True)
 class _ByName:
-    """The columns that are the key of a record, and the one, of type `type`, that is its time; None without a time.
+    """The columns with the key of a record, and the column, of type `type`, with its time; None without a time.
 
-    `is_hashed`: whether Spark's hash of the key will do.
+    `is_hashed`: whether Spark's hash of the key can be used.
     """
 
     keys: tuple[int, ...]
@@ -77,7 +78,7 @@ class _ByName:
 
 
 def routed_edge(vertex: BatchVertex) -> int | None:
-    """The only edge out of a vertex that reads a data frame, if what its records need is a route; None otherwise."""
+    """Return the only edge out of a vertex that reads a data frame if its records only need a route; None otherwise."""
     from pyspark.sql import functions
 
     program: VertexProgram = pickle.loads(vertex.program)
@@ -92,9 +93,9 @@ def routed_edge(vertex: BatchVertex) -> int | None:
 def routed(
     frame: DataFrame, edge: int, settings: StageSettings, make_stage: Callable[[StageSettings], Any], *, is_only: bool
 ) -> Routed:
-    """The rows of an edge, see `batch_stage.SCHEMA`, with the columns of `frame` in place of payloads.
+    """Return the rows of an edge, see `batch_stage.SCHEMA`, with the columns of `frame` in place of payloads.
 
-    `make_stage` makes the function that is `run_stage` here; `is_only`: the consumer has no other edge.
+    `make_stage` makes the function that runs `run_stage` of this module; `is_only`: the consumer has no other edge.
     """
     names = [record_column(edge, i) for i in range(len(frame.columns))]
     by_name = _by_name(settings, [kind for _, kind in frame.dtypes])
@@ -134,28 +135,28 @@ def routed(
 
 
 def _asked(stage: Any, kind: str, columns: list[str]) -> Any:
-    """The column `route`, which a Python function computes."""
+    """Return the column `route`, which a Python function computes."""
     from pyspark.sql import functions
 
-    # By the types Spark sees that the function lives as long as its task.
+    # The annotations make Spark keep the function for the lifetime of its task.
     stage.__annotations__ = {"batches": Iterator[tuple[pa.Array, ...]], "return": Iterator[pa.Array]}
     sql: Any = functions
     return sql.arrow_udf(stage, kind)(*columns, "subtask").alias("route")
 
 
 def _hashed_place(keys: list[str], consumers: int) -> str:
-    """SQL of a place that Spark finds by itself."""
+    """Return SQL for a place that Spark computes itself."""
     digest = f"xxhash64({', '.join(keys)})"
     return f"shiftleft(pmod({digest}, {consumers}L), {HASH_BITS}) | ({digest} & {HASH_MASK}L)"
 
 
 def needed(time: str) -> str:
-    """SQL of a time, which has to be there."""
+    """Return SQL for a time that must not be null."""
     return f"coalesce({time}, {_NO_TIME})"
 
 
 def _by_name(settings: StageSettings, column_types: list[str]) -> _ByName | None:
-    """The columns that are key and time, when the vertex is a source alone and all of them are given by name."""
+    """Return the columns of key and time if the vertex is only a source and all of them are named; None otherwise."""
     program: VertexProgram = pickle.loads(settings.vertex.program)
     (out,) = program.out_edges
     source, shape = program.operators[0].factory(), settings.frame
@@ -179,7 +180,7 @@ def _by_name(settings: StageSettings, column_types: list[str]) -> _ByName | None
 
 
 def _fields_of(shape: RecordShape) -> dict[str, int]:
-    """Which columns are the fields of a record, by the names that `field_of` knows them under."""
+    """Map the field names of a record, as `field_of` expects them, to column indices."""
     if shape.kind == TUPLE:
         return {f"f{index}": index for index in range(len(shape.names))}
     names = shape.names
@@ -187,7 +188,7 @@ def _fields_of(shape: RecordShape) -> dict[str, int]:
 
 
 def run_stage(payload: bytes, batches: Iterable[tuple[pa.Array, ...]]) -> Iterator[pa.Array]:
-    """The routes of records that come as columns, with the subtask as the last one."""
+    """Compute the routes of records that come as columns; the last column is the subtask."""
     settings: StageSettings = pickle.loads(payload)
     arrived = (columns for columns in batches if len(columns[0]))
     first = next(arrived, None)
@@ -213,7 +214,7 @@ def _places_of(settings: StageSettings, subtask: int, keys: Iterator[tuple[pa.Ar
             if len(columns) > 1 or pa.types.is_nested(column.type) or pa.types.is_null(column.type):
                 yield numbers(np.array(places.of(records_of(columns, shape)), np.int64))
             else:
-                # Each key once in a batch, and then by its number.
+                # Each distinct key is computed once per batch.
                 encoded = column.dictionary_encode("encode")
                 of_distinct = np.array(places.of(records_of([encoded.dictionary], shape)), np.int64)
                 yield numbers(of_distinct[encoded.indices.to_numpy()])

@@ -1,9 +1,9 @@
-"""Where a job's Spark session comes from: the program's own, or one that Penstock starts and ends.
+"""Provides a job's Spark session: the program's own, or one that Penstock starts and ends.
 
-An adopted session is never stopped nor reconfigured. Penstock's own serves all jobs of the program, one after another
-or side by side. On a local master its number of threads has nothing to do with the machine's cores, because a worker
-that waits for data takes no core. A job of parallelism 4 therefore runs on two cores, if slowly, and Spark has threads
-to spare for the program's own queries.
+An adopted session is never stopped or reconfigured. Penstock's own session serves all jobs of the program, one after
+another or concurrently. On a local master its number of threads is independent of the machine's cores, because a worker
+that waits for data does not occupy a core. So a job of parallelism 4 runs on two cores, though slowly, and Spark has
+spare threads for the program's own queries.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("penstock.spark")
 
-#: What a session has that Penstock starts, unless the program or Spark's own settings say otherwise. A task of an epoch
-#: does not wait 3 s for a processor beside its data. A task that reads from an executor that is gone says so after 2 s,
-#: not 15.
+#: Settings of a session that Penstock starts, unless the program or Spark's own settings override them. A task of an
+#: epoch does not wait 3 s for a processor close to its data. A task that reads from a lost executor reports it after 2
+#: s, not 15.
 PROMPT = {"spark.locality.wait": "0s", "spark.shuffle.io.retryWait": "600ms"}
 
 LOOPBACK = "127.0.0.1"
 
-#: Threads of a local master beyond what the first job takes: for more jobs beside it, and for Spark's own work.
+#: Threads of a local master beyond the first job's: for concurrent jobs, and for Spark's own work.
 SPARE_THREADS = 32
 
 
@@ -60,10 +60,10 @@ _adopted: dict[int, SparkHandle] = {}
 
 
 def obtain_spark(settings: Mapping[str, str], slots: int) -> SparkHandle:
-    """A Spark session for a job that takes `slots` workers; hand it back with `hand_back`.
+    """Return a Spark session for a job that takes `slots` workers; release it with `hand_back`.
 
     Args:
-        settings: the job's settings; those under `spark.` go to a session that is started.
+        settings: the job's settings; those under `spark.` apply to a session that Penstock starts.
         slots: how many Spark tasks the job runs at once.
 
     Raises:
@@ -83,7 +83,7 @@ def obtain_spark(settings: Mapping[str, str], slots: int) -> SparkHandle:
 
 
 def wanted_settings(settings: Mapping[str, str]) -> dict[str, str]:
-    """What a job's settings ask of a Spark session: those under `spark.`, and the Python of its workers."""
+    """Return a job's settings for a Spark session: those under `spark.`, and the Python of its workers."""
     wanted = {key: value for key, value in settings.items() if key.startswith("spark.")}
     if executable := settings.get(PYTHON_EXECUTABLE.key()):
         wanted.setdefault("spark.pyspark.python", executable)
@@ -91,16 +91,16 @@ def wanted_settings(settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def hand_back(handle: SparkHandle, slots: int) -> None:
-    """Take in that the job that took the session has ended."""
+    """Release the session's slots after the job has ended."""
     with _lock:
         if _own is not None and _own.handle is handle:
             _own.slots_taken -= slots
 
 
 def slots_of_machine(handle: SparkHandle) -> int | None:
-    """How many slots a job takes that takes all there are; None where nobody knows.
+    """Return the slots of a job that uses all there are; None if unknown.
 
-    A local master of our making has more threads than the machine has processors, so that jobs wait for none.
+    A local master that Penstock started has more threads than the machine has processors, so that jobs need not wait.
     """
     with _lock:
         is_ours = _own is not None and _own.handle is handle and _own.threads is not None
@@ -108,12 +108,12 @@ def slots_of_machine(handle: SparkHandle) -> int | None:
 
 
 def stop_spark() -> None:
-    """Stops the session that Penstock started, if any; also called when the interpreter ends."""
+    """Stop the session that Penstock started, if any; also called when the interpreter exits."""
     global _own
     with _lock:
         own, _own = _own, None
         if own is not None:
-            # Spark may have died before us, in which case this is what we wanted.
+            # Spark may have died already, which is fine here.
             with contextlib.suppress(Exception):
                 own.handle.session.stop()
 
@@ -126,7 +126,7 @@ def _active_session() -> SparkSession | None:
 
     session = SparkSession.getActiveSession()
     if session is None and getattr(SparkContext, "_active_spark_context", None) is not None:
-        # "Active" is a notion of one thread; another thread, or a bare SparkContext, has Spark running all the same.
+        # "Active" refers to one thread; Spark may run anyway, from another thread or with a bare SparkContext.
         session = SparkSession.builder.getOrCreate()
     return session
 
@@ -147,7 +147,7 @@ def _adopt(session: SparkSession, wanted: Mapping[str, str]) -> SparkHandle:
 
 
 def _fitting_own_session(wanted: Mapping[str, str], slots: int, usable: bool) -> _OwnSession | None:
-    """The session that runs already, if it serves; if it does not and no job uses it, it is stopped."""
+    """Return the running session if it is suitable; otherwise stop it if no job uses it."""
     if _own is None:
         return None
     if not usable:  # the program stopped it
@@ -173,7 +173,8 @@ def _start(wanted: Mapping[str, str], slots: int) -> _OwnSession:
     if "spark.remote" not in settings and "SPARK_REMOTE" not in os.environ:
         variables["JAVA_HOME"] = str(find_java(os.environ))
         if settings.get("spark.master", "").startswith("local") and "SPARK_LOCAL_IP" not in os.environ:
-            variables["SPARK_LOCAL_IP"] = LOOPBACK  # where Spark's own page listens, which no setting says
+            # the listen address of Spark's own page; no Spark setting exists for it
+            variables["SPARK_LOCAL_IP"] = LOOPBACK
     log_to_stderr_by_default()
     _log.info("starting Spark on %s", settings.get("spark.master", "the master of its own configuration"))
     with chatter_filtered(), _environment(variables), interrupt_handler_kept():
@@ -197,9 +198,9 @@ def _build(settings: Mapping[str, str]) -> SparkSession:
 
 
 def _launch_without_secrets(settings: Mapping[str, str]) -> None:
-    """Start the JVM before the session where settings hold secrets.
+    """Start the JVM before the session if settings contain secrets.
 
-    PySpark puts all settings on the JVM's command line, and every user of the host can read that. If the JVM runs
+    PySpark puts all settings on the JVM's command line, where every user of the host can read them. If the JVM runs
     already, the session sends its settings over a connection that only this process has.
     """
     if all(shown_value(key, value) == value for key, value in settings.items()) or "spark.remote" in settings:
@@ -219,10 +220,10 @@ def session_settings(
     environ: Mapping[str, str],
     is_submitted: Callable[[str], bool] = lambda _: False,
 ) -> tuple[dict[str, str], int | None]:
-    """What a session is started with, and the number of threads when it is a local one of our making.
+    """Return the settings for starting a session, and the number of threads if Penstock starts it on a local master.
 
-    A master is the job's own setting, else what Spark's files or `spark-submit` say, else a local one. `is_submitted`
-    says which settings `spark-submit` has, under which this program runs.
+    The master is the job's own setting, else that of Spark's files or `spark-submit`, else a local one. `is_submitted`
+    returns whether `spark-submit`, under which this program runs, has a setting.
     """
     settings = {"spark.app.name": "penstock", **wanted}
     if "spark.remote" in settings or "SPARK_REMOTE" in environ:
@@ -237,7 +238,7 @@ def session_settings(
         threads = slots + SPARE_THREADS
         settings["spark.master"] = f"local[{threads}]"
     if settings.get("spark.master", "").startswith("local"):
-        # Nothing outside this machine has business with Spark's ports.
+        # Processes outside this machine have no business with Spark's ports.
         settings.setdefault("spark.driver.bindAddress", LOOPBACK)
         settings.setdefault("spark.driver.host", LOOPBACK)
         settings.setdefault("spark.default.parallelism", str(max(2, os.cpu_count() or 2)))
@@ -251,15 +252,15 @@ def _spark_names_master(environ: Mapping[str, str]) -> bool:
 
 
 def _is_submitted(key: str) -> bool:
-    """Whether the JVM of `spark-submit`, which runs this program, has a setting."""
+    """Return whether the JVM of `spark-submit`, which runs this program, has a setting."""
     from pyspark import SparkConf, SparkContext
 
-    SparkContext._ensure_initialized()  # connects to the JVM that is there
+    SparkContext._ensure_initialized()  # connects to the running JVM
     return SparkConf().contains(key)
 
 
 def _spark_says(key: str, environ: Mapping[str, str]) -> bool:
-    """Whether Spark's own files or arguments have a setting."""
+    """Return whether Spark's own files or arguments contain a setting."""
     if f"{key}=" in environ.get("PYSPARK_SUBMIT_ARGS", ""):
         return True
     home = environ.get("SPARK_HOME")
@@ -274,7 +275,10 @@ def _spark_says(key: str, environ: Mapping[str, str]) -> bool:
 
 
 def _interpreter(settings: Mapping[str, str], environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Which Python the workers run: on this machine the one we run, because it has what the program needs."""
+    """Yield PYSPARK_PYTHON unless it is set: the configured Python, else on a local master this program's own.
+
+    This program's Python has the packages that the program needs.
+    """
     if "PYSPARK_PYTHON" in environ:
         return
     if chosen := settings.get("spark.pyspark.python"):
@@ -299,7 +303,7 @@ def _environment(variables: Mapping[str, str]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def interrupt_handler_kept() -> Iterator[None]:
-    """PySpark would have Ctrl-C kill every Spark job; ours end in order, so the handler stays as it was."""
+    """Keep the handler of Ctrl-C: PySpark's would kill every Spark job, whereas Penstock's jobs end in order."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

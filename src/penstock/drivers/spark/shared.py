@@ -1,4 +1,4 @@
-"""The Spark of a session in the process of one of its programs; see `sharing`."""
+"""A session's Spark in the process of one of its programs; see `sharing`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class _SharedContext(SparkContext):
     """A context that a program cannot stop."""
 
     def stop(self) -> None:
-        """Ends nothing: others use it."""
+        """Stop nothing: others use the context."""
         _log.info("the program's stop() leaves the session's Spark as it is")
 
 
@@ -28,13 +28,13 @@ class _SharedSession(SparkSession):
     """A session that a program cannot stop."""
 
     def stop(self) -> None:
-        """Ends nothing: others use its context."""
+        """Stop nothing: others use the context."""
         self.sparkContext.stop()
 
 
 def attach() -> SparkSession:
-    """Make the session's Spark the one of this process: what `SparkSession.builder.getOrCreate()` gives from now on."""
-    with interrupt_handler_kept():  # PySpark's would cancel the Spark jobs of all programs
+    """Make the session's Spark that of this process: `SparkSession.builder.getOrCreate()` returns it from now on."""
+    with interrupt_handler_kept():  # PySpark's handler would cancel the Spark jobs of all programs
         gateway: Any = launch_gateway()  # type: ignore[no-untyped-call]
         jvm = gateway.jvm
         java_context = jvm.JavaSparkContext(jvm.org.apache.spark.SparkContext.getOrCreate())

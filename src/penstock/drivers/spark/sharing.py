@@ -1,16 +1,16 @@
 """The Spark of a session: one JVM and one SparkContext, which the processes of its programs share.
 
-The session's process starts them. A program's process connects to the JVM by PySpark's gateway, whose port and secret
-it finds in its environment, and makes Python's `SparkContext` and `SparkSession` of the ones that are there
-(`shared.attach`). What a program can do to others is so limited:
+The session's process starts them. A program's process connects to the JVM through PySpark's gateway, whose port and
+secret are in its environment, and wraps the existing context and session in Python's `SparkContext` and `SparkSession`
+(`shared.attach`). This limits how programs affect each other:
 
-- It has a `SparkSession` of its own (`newSession`), with views and SQL settings of its own.
-- `stop` of either ends nothing, and Ctrl-C cancels no Spark jobs but its own.
-- Files that it sends to Spark's machines stay for as long as the session: a task of any program fetches all of them.
-- If it has such files, its Python workers are its own, so that nobody else's modules are imported from them.
+- A program has a `SparkSession` of its own (`newSession`), with its own views and SQL settings.
+- `stop` of either ends nothing, and Ctrl-C cancels only the program's own Spark jobs.
+- Files that it sends to Spark's machines stay as long as the session: a task of any program fetches all of them.
+- If it has such files, it also has Python workers of its own, so that these never import another program's modules.
 - When its process has ended, its Spark jobs are cancelled by their groups. Workers of streams end by themselves.
 
-The JVM itself is shared: whoever fills its memory, or ends it through the gateway, ends all jobs on it.
+The JVM itself is shared: a program that fills its memory, or ends it through the gateway, ends all jobs on it.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from penstock.base.configuration import Configuration
 from penstock.drivers.spark.handle import SHARED_VARIABLE, SparkHandle
 from penstock.drivers.spark.session import obtain_spark, stop_spark
 
-#: Slots that a local master of our making has: workers that wait for data take no processor.
+#: Slots of a local master that Penstock starts: workers that wait for data do not occupy a processor.
 LOCAL_SLOTS: Final = 96
 
 
 class SharedSpark:
-    """What a session has of Spark.
+    """A session's share of Spark.
 
     Args:
-        configuration: of the session.
+        configuration: the session's configuration.
         directory: for files that Spark's machines fetch as long as the session lives.
 
     Raises:
@@ -43,7 +43,7 @@ class SharedSpark:
         self._handle.ship_package()
 
     def environment(self) -> dict[str, str]:
-        """What the environment of a program's process has more, so that it finds this Spark.
+        """Return the extra environment variables for a program's process to find this Spark.
 
         Over Spark Connect there is nothing to share: each process connects by itself.
         """
@@ -59,16 +59,16 @@ class SharedSpark:
         }
 
     def cancel(self, job_id: str) -> None:
-        """Cancel the Spark jobs that a job in steps has left."""
+        """Cancel the Spark jobs that a step-by-step job has left running."""
         self._handle.interrupt(f"penstock-{job_id}")
 
     def lives(self) -> bool:
-        """Whether its JVM runs; over Spark Connect that is not known, and so it does."""
+        """Return whether its JVM runs; over Spark Connect, where this is unknown, return True."""
         if self._handle.is_connect:
             return True
         process = getattr(self._handle.session.sparkContext._gateway, "proc", None)
         return process is None or process.poll() is None
 
     def stop(self) -> None:
-        """End it."""
+        """Stop Spark."""
         stop_spark()

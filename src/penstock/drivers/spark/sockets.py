@@ -1,4 +1,4 @@
-"""How every socket of the Spark driver is set up: authenticated, bounded, with deadlines."""
+"""The setup of all sockets of the Spark driver: authenticated, bounded, with deadlines."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ HEARTBEAT_INTERVAL_MS: Final = 5_000
 HEARTBEAT_TIMEOUT_MS: Final = 15_000
 RECONNECT_INTERVAL_MS: Final = 100
 RECONNECT_INTERVAL_MAX_MS: Final = 2_000
-#: How long a socket that is closed still tries to deliver its last control messages.
+#: How long a closed socket still tries to deliver its last control messages.
 LAST_WORDS_LINGER_MS: Final = 1_000
-#: What a frame may have beyond the largest message: the transport's own framing and encryption.
+#: The most bytes of a frame in addition to the largest message: the transport's own framing and encryption.
 FRAME_SLACK_BYTES: Final = 1024
 BACKLOG: Final = 1024
 NO_LIMIT: Final = 0
@@ -35,7 +35,7 @@ _READABLE: Final = int(zmq.POLLIN)  # a plain int: an enum's operators are slow
 def bind_server(
     server: Socket, public: bytes, secret: bytes, bind_host: str, advertise_host: str, max_frame_bytes: int
 ) -> str:
-    """Make a socket the server of an authenticated port at a free port number; returns the address for its clients.
+    """Make a socket the server of an authenticated port at a free port number; return the address for its clients.
 
     Raises:
         OSError: if `bind_host` is not an interface of this machine.
@@ -65,7 +65,7 @@ def connect_client(
     max_frame_bytes: int,
     unsent_max: int = NO_LIMIT,
 ) -> None:
-    """Connect a socket as an authenticated client to a server that must hold the secret to `server_public`."""
+    """Connect a socket as an authenticated client to a server that must hold the secret of `server_public`."""
     _limit(client, max_frame_bytes)
     client.setsockopt(zmq.SNDHWM, unsent_max)
     client.curve_publickey = keys.worker_public
@@ -88,7 +88,7 @@ def _limit(of: Socket, max_frame_bytes: int) -> None:
     of.setsockopt(zmq.TCP_KEEPALIVE_IDLE, 30)
     of.setsockopt(zmq.TCP_KEEPALIVE_INTVL, 10)
     of.setsockopt(zmq.TCP_KEEPALIVE_CNT, 3)
-    # Sending never blocks and never drops for want of room: credit bounds data, and control messages are few.
+    # Sending never blocks and never drops for lack of room: credit limits data, and control messages are few.
     of.setsockopt(zmq.SNDHWM, NO_LIMIT)
 
 
@@ -97,7 +97,7 @@ def _in_address(host: str) -> str:
 
 
 class _Monitor:
-    """Reads a socket's events. Its queue has no limit: a full one would block libzmq's own thread."""
+    """Reads a socket's events. Its queue is unlimited: a full one would block libzmq's own thread."""
 
     def __init__(self, context: Context, monitored: Socket, events: int) -> None:
         address = f"inproc://monitor-{id(self)}-{os.urandom(8).hex()}"
@@ -109,8 +109,8 @@ class _Monitor:
         self._events.connect(address)
 
     def take(self) -> tuple[int, int] | None:
-        """The next event that has come, if any, and its value: the descriptor of the connection."""
-        # Asked at every turn: an exception takes far longer.
+        """Return the next event, if any, and its value: the descriptor of the connection."""
+        # Checked on every turn, because an exception takes far longer.
         if not int(self._events.getsockopt(zmq.EVENTS)) & _READABLE:
             return None
         try:
@@ -121,7 +121,7 @@ class _Monitor:
 
     @property
     def socket(self) -> Socket:
-        """Readable when there is an event."""
+        """The socket that is readable when there is an event."""
         return self._events
 
     def close(self) -> None:
@@ -130,7 +130,7 @@ class _Monitor:
 
 
 class RefusalMonitor:
-    """Counts the connections to a server socket that ended before their handshake had succeeded."""
+    """Counts the connections to a server socket that ended before a successful handshake."""
 
     def __init__(self, context: Context, server: Socket) -> None:
         self._monitor = _Monitor(
@@ -140,7 +140,7 @@ class RefusalMonitor:
         self._refused = 0
 
     def refused(self) -> int:
-        """How many so far."""
+        """Return the number of refused connections so far."""
         while (taken := self._monitor.take()) is not None:
             self._note(*taken)
         return self._refused
@@ -158,7 +158,7 @@ class RefusalMonitor:
 
 
 class ConnectionMonitor(RefusalMonitor):
-    """Also tells which connections to a server socket begin and end, by their descriptors. Make it before the port."""
+    """Also reports which connections to a server socket begin and end, by descriptor. Create it before the port."""
 
     def __init__(self, context: Context, server: Socket) -> None:
         super().__init__(context, server)
@@ -166,11 +166,11 @@ class ConnectionMonitor(RefusalMonitor):
 
     @property
     def socket(self) -> Socket:
-        """Readable when there is a change."""
+        """The socket that is readable when there is a change."""
         return self._monitor.socket
 
     def changes(self) -> list[tuple[int, bool]]:
-        """Since the last call, in order: a descriptor, and whether its connection has begun, or else has ended."""
+        """Return the changes since the last call, in order: a descriptor, and whether its connection began or ended."""
         self.refused()
         taken, self._changes = self._changes, []
         return taken
@@ -182,9 +182,9 @@ class ConnectionMonitor(RefusalMonitor):
 
 
 class LinkMonitor:
-    """Watches a client socket's one connection: whether it was made in time, and whether it broke since.
+    """Watches a client socket's only connection: whether it was made in time, and whether it has broken since.
 
-    ZeroMQ reconnects by itself, and silently loses what was in flight. The first break is therefore the end of a link.
+    ZeroMQ reconnects by itself and silently loses data in flight. So the first break is the end of a link.
     """
 
     def __init__(self, context: Context, client: Socket, connect_timeout_s: float) -> None:
@@ -194,7 +194,7 @@ class LinkMonitor:
         self._broken: str | None = None
 
     def broken(self) -> str | None:
-        """Why the link is no longer of use; None while it is of use."""
+        """Return why the link is unusable; None while it is usable."""
         while self._broken is None and (taken := self._monitor.take()) is not None:
             event, _ = taken
             if event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
@@ -220,11 +220,11 @@ class Waker:
         self._closed = False
 
     def fileno(self) -> int:
-        """The descriptor that is readable while woken."""
+        """Return the descriptor that is readable while woken."""
         return self._reader
 
     def wake(self) -> None:
-        """Interrupt the present or else the next poll; after `close`, do nothing."""
+        """Interrupt the current poll, or else the next one; after `close`, do nothing."""
         with self._lock:
             if not self._set and not self._closed:
                 os.write(self._writer, b"w")

@@ -1,10 +1,10 @@
-"""Spark's own pages: where they show a worker, and what they say of it.
+"""Spark's own pages: the addresses and descriptions of workers on them.
 
-Spark shows the description of a job as HTML if there is nothing in it but text and links that begin with `/`, and as
-plain text otherwise. It puts its own base path before such a link. The page of a Penstock job is at another port, so
-the link to it begins with `//` and takes the scheme of Spark's page. That leads to the page where Spark has no base
-path and both have the same scheme. Elsewhere, such as behind YARN's proxy, the address is text. It is the text of the
-link as well, so that whoever reads it elsewhere, such as in Spark's REST API, has the address in either case.
+Spark shows the description of a job as HTML if it contains only text and links that begin with `/`, and as plain text
+otherwise. It prepends its own base path to such a link. The page of a Penstock job is on another port, so the link to
+it begins with `//` and inherits the scheme of Spark's page. That works if Spark has no base path and both pages have
+the same scheme. Otherwise, such as through YARN's proxy, the address is text. It is the text of the link as well, so
+that readers elsewhere, such as of Spark's REST API, see the address in either case.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from penstock.drivers.job_pages import page_of
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
-#: Where Spark keeps the base path of its pages when a proxy is before them.
+#: Where Spark keeps the base path of its pages if a proxy serves them.
 PROXY_BASE: Final = "spark.ui.proxyBase"
 PROXY_BASE_VARIABLE: Final = "APPLICATION_WEB_PROXY_BASE"
 _SCHEME: Final = re.compile(r"^https?:")
 
 
 def described(text: str, page: str | None, spark_ui: str | None) -> str:
-    """What Spark's pages say of one of its jobs.
+    """Return the description of a Spark job for Spark's pages.
 
     Args:
-        text: what it is for.
-        page: the address of the page of the Penstock job; None when nobody serves one.
-        spark_ui: the address of Spark's pages; None when a link does not work on them.
+        text: the purpose of the job.
+        page: the address of the page of the Penstock job; None if it has no page.
+        spark_ui: the address of Spark's pages; None if links do not work on them.
     """
     if page is None:
         return text
@@ -43,24 +43,24 @@ def described(text: str, page: str | None, spark_ui: str | None) -> str:
 
 
 class SparkPages:
-    """Of one Spark context, or of none, as over Spark Connect. Any thread may ask."""
+    """The pages of one Spark context; none without a context, as over Spark Connect. Any thread may use it."""
 
     def __init__(self, context: SparkContext | None) -> None:
         self._context = context
 
     @cached_property
     def url(self) -> str | None:
-        """Where they begin; None where there are none, or nobody knows."""
+        """The address of the pages; None without pages, or if unknown."""
         return None if self._context is None else self._context.uiWebUrl
 
     def describe(self, job_name: str, job_id: str, worker_id: str | None = None) -> str:
-        """What they say of a worker of a Penstock job, or of a Spark job of all its tasks."""
+        """Describe a worker of a Penstock job, or a Spark job that runs all its tasks."""
         text = f"Penstock job {job_name}" + (f": {worker_id}" if worker_id is not None else "")
         page = page_of(job_id)
         return described(text, page, None if page is None or self._has_base_path else self.url)
 
     def of_group(self, tag: str) -> str | None:
-        """Where they show the Spark job of a job group; None where there are no pages, or no such job yet."""
+        """Return the address of the page of a job group's Spark job; None without pages, or before that job exists."""
         if self.url is None or self._context is None:
             return None
         jobs = self._context.statusTracker().getJobIdsForGroup(tag)

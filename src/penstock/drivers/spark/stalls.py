@@ -1,9 +1,9 @@
-"""Names the code in which a worker's process is blocked, when a call holds Python's global interpreter lock (GIL).
+"""Names the code in which a worker's process is blocked when a call holds Python's global interpreter lock (GIL).
 
-A call of C code that does not release the lock stops all Python threads of the process, heartbeats included. The job
-master sees only silence. So each worker has a watchdog that runs without the lock: `faulthandler` writes the stacks of
-all threads into a local connection, if the heartbeat thread has not restarted it in time. A thread of libzmq, which
-runs without the lock too, passes them on to the job master.
+A C function that does not release the lock stops all Python threads of the process, including the heartbeats. The job
+master gets only silence. So each worker has a watchdog that runs without the lock: `faulthandler` writes the stacks of
+all threads into a local connection if the heartbeat thread has not restarted it in time. A thread of libzmq, which does
+not need the lock either, passes them on to the job master.
 """
 
 from __future__ import annotations
@@ -25,42 +25,42 @@ from penstock.drivers.spark.sockets import Context, connect_client
 
 _log = logging.getLogger("penstock.spark")
 
-#: The limit (characters) for the stacks of one worker. `faulthandler` limits threads and frames itself.
+#: The limit (characters) for the stacks of one worker. `faulthandler` itself limits threads and frames.
 DUMP_CHARS_MAX: Final = 256 << 10
 #: the beginning of the output of `faulthandler`
 DUMP_BEGIN: Final = "Timeout ("
-#: The limit (frames) for the stack in an error, innermost ones.
+#: The limit (frames) for the stack in an error; the innermost ones are kept.
 FRAMES_MAX: Final = 30
 _CONNECT_TIMEOUT_S: Final = 5.0
 _TRIES_MAX: Final = 3
 _UNSENT_MAX: Final = 1_000
 _FRAME: Final = re.compile(r'  File "(?P<file>.*)", line (?P<line>\d+) in (?P<function>.*)\n')
-#: Functions in which an idle thread of a worker waits, without the lock.
+#: Functions in which an idle thread of a worker waits without the lock.
 _WAITS: Final = ("/threading.py", "/selectors.py", "/zmq/", "/queue.py", "/concurrent/futures/", "/stalls.py")
-#: Penstock's packages that are in the stack of a task.
+#: Penstock's packages that appear in the stack of a task.
 _PENSTOCK: Final = re.compile(r"/penstock/(?:core|drivers|datastream|table|connectors|state|storage|wire|codecs)/")
 _OF_PYTHON: Final = re.compile(r"<frozen|/(?:pyspark|py4j|zmq)/|/lib/python(?!.*-packages/)")
 
 
 class StallWatch:
-    """The watchdog of this process, which must be restarted by `rearm` again and again.
+    """The watchdog of this process, which must be restarted regularly by `rearm`.
 
     Args:
         keys: the worker's part of the job's keys.
-        worker_id: the worker.
+        worker_id: the worker's id.
         master_address: the job master's address.
         max_frame_bytes: the limit for a message.
         stall_ms: the time without `rearm` after which the stacks are sent.
 
     Raises:
-        OSError: if this machine allows no local connection.
+        OSError: if this machine does not allow local connections.
     """
 
     def __init__(
         self, keys: WorkerKeys, worker_id: str, master_address: str, max_frame_bytes: int, stall_ms: int
     ) -> None:
         self._stall_s = stall_ms / 1_000
-        # A context of its own: ending it is what ends the thread.
+        # A separate context: terminating it ends the thread.
         self._context: Context = zmq.Context()
         try:
             dealer = self._context.socket(zmq.DEALER)
@@ -76,7 +76,7 @@ class StallWatch:
         self._thread.start()
 
     def rearm(self) -> None:
-        """Restart the time. This process has no other watchdog of `faulthandler` from now on."""
+        """Restart the timer. From now on this process has no other watchdog of `faulthandler`."""
         faulthandler.dump_traceback_later(self._stall_s, file=self._pipe.fileno())
 
     def close(self) -> None:
@@ -97,17 +97,17 @@ def _connect(stream: zmq.Socket[bytes]) -> socket.socket:
             token = secrets.token_bytes(16)
             pipe.sendall(token)
             if _received(stream, token):
-                # The watchdog must not wait for room: the heartbeat thread waits for it when it restarts it.
+                # The watchdog must not block on a full buffer: the heartbeat thread waits for it when it restarts it.
                 pipe.setblocking(False)
                 return pipe
-            pipe.close()  # another process of this machine was faster
+            pipe.close()  # another process on this machine was faster
     raise OperationError("other processes of this machine took the local connection that tells of blocked functions")
 
 
 def _received(stream: zmq.Socket[bytes], token: bytes) -> bool:
     found = b""
     while len(found) < len(token) and stream.poll(int(_CONNECT_TIMEOUT_S * 1_000)):
-        _, data = stream.recv_multipart()  # no data: the connection was made
+        _, data = stream.recv_multipart()  # an empty message: the connection was made
         found += data
     return found == token
 
@@ -137,17 +137,17 @@ class Frame(NamedTuple):
 
 
 class Stall(NamedTuple):
-    """Where a process is blocked: the user's function, and the stack from there on, the innermost call last."""
+    """The place where a process is blocked: the user's function, and the stack from there on, innermost call last."""
 
     at: str
     stack: str
 
 
 def find_stall(dump: str) -> Stall | None:
-    """The place in the output of `faulthandler` that blocks a worker; None if no thread seems to.
+    """Find the code that blocks a worker in the output of `faulthandler`; return None if no thread appears to block it.
 
-    The output does not say which thread holds the lock. It is a thread that is not in a function that waits: the one
-    that runs tasks, if that is so, or else another one.
+    The output does not show which thread holds the lock. It must be a thread outside of the functions that wait:
+    preferably the one that runs tasks, otherwise another one.
     """
     stacks = [
         stack for stack in map(_frames, re.split(r"^(?:Current thread|Thread) ", dump, flags=re.MULTILINE)) if stack
@@ -163,13 +163,13 @@ def find_stall(dump: str) -> Stall | None:
 
 
 def _frames(text: str) -> list[Frame]:
-    """The frames of one thread, outermost first. An incomplete last line is left out."""
+    """Return the frames of one thread, outermost first, without an incomplete last line."""
     found = [Frame(match["file"], int(match["line"]), match["function"]) for match in _FRAME.finditer(text)]
     return found[::-1]
 
 
 def _users_call(stack: list[Frame]) -> int:
-    """The index of the first function of the user's code that Penstock calls, or of the innermost function."""
+    """Return the index of the first function of the user's code that Penstock calls, else of the innermost function."""
     is_inside = False
     for index, frame in enumerate(stack):
         if _PENSTOCK.search(frame.file):

@@ -1,4 +1,4 @@
-"""The Spark jobs that work step by step: which kind runs a job graph, and how it starts."""
+"""The Spark jobs that work step by step: selects the kind for a job graph and starts it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from penstock.drivers.stepwise.job import StepwiseJob
 
 
 def submit_stepwise(job_graph: JobGraph, configuration: Configuration, listener: JobListener) -> StepwiseJob:
-    """Begin to run a job, in the mode of its graph, on the active Spark session, or on one that Penstock starts.
+    """Start a job in the mode of its graph, on the active Spark session or on one that Penstock starts.
 
     Raises:
         PenstockError: if Spark cannot be started.

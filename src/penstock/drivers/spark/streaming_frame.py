@@ -1,8 +1,8 @@
 """A streaming Spark data frame as a source of micro-batch jobs.
 
-Spark finds the data, and says how far the frame has been read (`streaming_query`). In one epoch the source emits one
-batch of Spark's. The source's enumerator keeps Spark's position in the job's checkpoints; its readers have nothing to
-read by themselves.
+Spark finds the data, and reports how far the frame has been read (`streaming_query`). In one epoch the source emits one
+of Spark's batches. The source's enumerator keeps Spark's position in the job's checkpoints; its readers read nothing
+themselves.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from penstock.drivers.spark.query_position import QueryPosition
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-#: Parts of a query that keep state when their input is a stream.
+#: Parts of a query that keep state if their input is a stream.
 _WITH_STATE: Final = {
     "Aggregate",
     "Deduplicate",
@@ -46,11 +46,11 @@ class StreamingFrameSource(Source[Any, Any]):
 
     Args:
         frame: the data frame.
-        type_info: what its records are, see `shape_of`.
+        type_info: the type of its records, see `shape_of`.
 
     Raises:
-        ConfigurationError: if the type does not fit the frame's columns, the frame keeps state in Spark, or its session
-            is one of Spark Connect.
+        ConfigurationError: if the type does not fit the frame's columns, the frame keeps state in Spark, or its
+            session is a Spark Connect session.
     """
 
     def __init__(self, frame: DataFrame, type_info: TypeInformation | None) -> None:
@@ -68,30 +68,30 @@ class StreamingFrameSource(Source[Any, Any]):
         self.shape = shape_of(type_info, list(frame.columns))
         self._type_info = type_info
         self._frame: DataFrame | None = frame
-        #: The last batch that counts; the job sets it, and a restored enumerator.
+        #: The position of the last processed batch, set by the job or on restore.
         self.position: QueryPosition | None = None
 
     @property
     def frame(self) -> DataFrame:
-        """The data frame; in the program only, because it does not travel."""
+        """The data frame. It exists only in the program, because it is not pickled."""
         if self._frame is None:
             raise WrongTimeError("a data frame exists only in the program that created it, not in tasks")
         return self._frame
 
     @property
     def boundedness(self) -> Boundedness:
-        """Unbounded, although a job without an interval ends when what is there has been read."""
+        """Unbounded, although a job without an interval ends when all available data has been read."""
         return Boundedness.CONTINUOUS_UNBOUNDED
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_frame": None, "position": None}
 
     def of_one_job(self) -> StreamingFrameSource:
-        """The same source with a position of its own."""
+        """Return the same source with a position of its own."""
         return StreamingFrameSource(self.frame, self._type_info)
 
     def check_tempo(self, mode: str, is_local: bool) -> None:
-        """Raise if the job does not run in micro-batch execution on Spark."""
+        """Raise an error if the job does not run in micro-batch execution on Spark."""
         if mode != "MICRO_BATCH":
             raise ConfigurationError(
                 f"a streaming data frame needs micro-batch execution, but execution.runtime-mode is {mode}: call "
@@ -103,7 +103,7 @@ class StreamingFrameSource(Source[Any, Any]):
             )
 
     def create_enumerator(self, context: SplitEnumeratorContext[Any], restored: Any | None) -> SplitEnumerator[Any]:
-        """Keeps the position, or continues from one."""
+        """Create an enumerator that keeps the position, or continues from a restored one."""
         if restored is not None and not isinstance(restored, QueryPosition):
             raise CheckpointError(
                 "the state of this source belongs to another kind of source and is not the position of a streaming "
@@ -113,7 +113,7 @@ class StreamingFrameSource(Source[Any, Any]):
         return _PositionKeeper(self)
 
     def create_reader(self, context: SourceReaderContext) -> SourceReader[Any, Any]:
-        """A reader that has nothing: a batch of Spark's comes to the task as the task's input."""
+        """Create a reader without data: Spark's batch reaches the task as the task's input."""
         return _NoReader()
 
 
@@ -149,7 +149,7 @@ class _NoReader(SourceReader[Any, Any]):
 
 
 def _stateful_part(frame: DataFrame) -> str | None:
-    """The name of a part of the frame's query that keeps state; None when there is none."""
+    """Return the name of a part of the frame's query that keeps state; None if no part does."""
     for node in _nodes(frame._jdf.queryExecution().analyzed()):
         if node.isStreaming():
             name = str(node.nodeName())

@@ -1,16 +1,16 @@
-"""Micro-batch execution with streaming data frames: Spark's Structured Streaming says when there is an epoch.
+"""Micro-batch execution with streaming data frames: Spark's Structured Streaming decides when an epoch begins.
 
 One query reads all streaming frames of the program. Each of its batches is an epoch, run in the job's own thread while
-Spark waits; the other sources of the program are read in the same epochs. Without an interval the query reads what is
-there and ends (`availableNow`), and epochs of the other sources follow until one finds nothing. With an interval
-(`processingTime`) an epoch without a batch runs when Spark has found nothing for that long, so timers and other sources
-go on. Savepoints are taken between two epochs, also while Spark waits for data.
+Spark waits; the other sources of the program are read in the same epochs. Without an interval the query reads all
+available data and ends (`availableNow`), and epochs of the other sources follow until one finds nothing. With an
+interval (`processingTime`) an epoch without a batch runs when Spark has found nothing for that long, so timers and
+other sources progress. Savepoints are taken between two epochs, also while Spark waits for data.
 
 Exactly once. The epoch's checkpoint holds the batch's id and Spark's position (`query_position`), and Spark may commit
-the batch only when that checkpoint is complete. A job that begins from any checkpoint therefore has Spark go on after
-the batch that the checkpoint covers, whatever became of Spark's own location. Spark gives that batch once more, and the
-job skips it. An epoch that fails is run again with the same batch, as the restart strategy says; a query that fails
-begins again from the last checkpoint.
+the batch only when that checkpoint is complete. So a job that begins from any checkpoint makes Spark continue after the
+batch that the checkpoint covers, whatever happened to Spark's own location. Spark repeats that batch, and the job skips
+it. An epoch that fails is run again with the same batch, as the restart strategy says; a query that fails begins again
+from the last checkpoint.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ from penstock.drivers.stepwise.job import Table
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-#: How often the job looks whether it was cancelled, a savepoint is wanted, or the query has ended.
+#: How often to check whether the job was cancelled, a savepoint was requested, or the query has ended.
 LOOK_MS: Final = 50
 
 
 def streaming_frames(job_graph: JobGraph) -> dict[str, StreamingFrameSource]:
-    """The sources of a job that are streaming data frames, by operator id."""
+    """Return the sources of a job that are streaming data frames, by operator id."""
     return {
         operator_id: source
         for vertex in job_graph.vertices
@@ -58,36 +58,36 @@ def streaming_frames(job_graph: JobGraph) -> dict[str, StreamingFrameSource]:
 
 
 class Found(enum.Enum):
-    """What a look for a batch has found."""
+    """The result of looking for a batch."""
 
     BATCH = enum.auto()
-    #: a batch covered by the checkpoint from which the job began
+    #: a batch covered by the checkpoint that the job began from
     OLD_BATCH = enum.auto()
-    #: nothing, while Spark is at work on a trigger
+    #: nothing, while Spark processes a trigger
     LOOKING = enum.auto()
     NOTHING = enum.auto()
-    #: there will be no more batches
+    #: no more batches will follow
     END = enum.auto()
 
 
 @dataclass(frozen=True, slots=True)
 class BeginQuery(Step):
-    """Begin the query where the last checkpoint says. Raises `QueryFailed`."""
+    """Begin the query at the position of the last checkpoint. Raises `QueryFailed`."""
 
 
 @dataclass(frozen=True, slots=True)
 class NextBatch(Step):
-    """Wait a moment for a batch; what was `Found`. Raises `QueryFailed` and `Cancelled`."""
+    """Wait a moment for a batch; returns a `Found`. Raises `QueryFailed` and `Cancelled`."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReleaseBatch(Step):
-    """Let Spark go on to the next batch."""
+    """Let Spark continue with the next batch."""
 
 
 @dataclass(frozen=True, slots=True)
 class EndQuery(Step):
-    """End the query; a batch that is at hand does not count as done."""
+    """End the query; a batch in progress does not count as complete."""
 
 
 class QueryFailed(Exception):
@@ -99,12 +99,12 @@ class QueryFailed(Exception):
 
 
 class StreamingFramesMaster(EpochMaster):
-    """Follows the query; `has_others` says whether the job reads other sources, too."""
+    """Follows the query; `has_others` says whether the job also reads other sources."""
 
     has_others = False
 
     def epochs(self) -> Steps[bool]:
-        """An epoch for every batch; then, without an interval, let the other sources come to an end."""
+        """Run an epoch for every batch; without an interval, then let the other sources run to their ends."""
         begun_from = self.coordinator.latest
         while True:
             try:
@@ -121,7 +121,7 @@ class StreamingFramesMaster(EpochMaster):
         return False
 
     def _follow_query(self) -> Steps[bool]:
-        """An epoch for every batch until the query has ended; whether the job was stopped before."""
+        """Run an epoch for every batch until the query has ended; return whether the job was stopped before."""
         yield BeginQuery()
         try:
             is_stopped = yield from self._take_batches()
@@ -134,7 +134,7 @@ class StreamingFramesMaster(EpochMaster):
         return is_stopped
 
     def _take_batches(self) -> Steps[bool]:
-        # The other sources wait for no batch.
+        # The other sources do not wait for a batch.
         begun_ms = 0 if self.has_others else self.clock.steady_ms()
         while not (yield from self.serve()):
             found: Found = yield NextBatch()
@@ -157,7 +157,7 @@ class StreamingFramesMaster(EpochMaster):
 
 
 class SparkStreamingFramesJob(SparkEpochJob):
-    """See the module's text."""
+    """See the module docstring."""
 
     last_steps = (*SparkEpochJob.last_steps, EndQuery)
 
@@ -169,12 +169,12 @@ class SparkStreamingFramesJob(SparkEpochJob):
         #: The operator ids of the query's sources, in its order.
         self._order: tuple[str, ...] = ()
         self._query: FrameQuery | None = None
-        #: The batch of the epoch that runs; None for an epoch that Spark has no part in.
+        #: The batch of the current epoch; None for an epoch without a Spark batch.
         self._batch: StreamingBatch | None = None
         super().__init__(job_graph, configuration, listener, spark)
 
     def make_master(self) -> EpochMaster:
-        """One that follows the query."""
+        """Create a master that follows the query."""
         super().make_master()
         directory = self.storage.directory
         master = StreamingFramesMaster(self.job_graph, str(self._job_id), self.configuration, self.clock, directory)
@@ -182,7 +182,7 @@ class SparkStreamingFramesJob(SparkEpochJob):
         return master
 
     def table(self) -> Table:
-        """With those of the query."""
+        """Return the handlers of all steps, including the query's."""
         return {
             **super().table(),
             BeginQuery: lambda _: self._begin_query(),
@@ -259,7 +259,7 @@ class SparkStreamingFramesJob(SparkEpochJob):
         return position is not None and batch.batch_id <= position.batch_id
 
     def run_epoch(self, works: Mapping[Task, EpochWork]) -> Iterator[Last]:
-        """Run the epoch, and then set the part of Spark's position that its checkpoint is to hold."""
+        """Run the epoch, and then set Spark's part of the position for its checkpoint."""
         yield from super().run_epoch(works)
         if self._batch is not None and self._query is not None:
             batch_id = self._batch.batch_id
@@ -271,21 +271,21 @@ class SparkStreamingFramesJob(SparkEpochJob):
     # --- frames of an epoch ----------------------------------------------------------------------------------------
 
     def numbers(self, count: int) -> DataFrame:
-        """From the session of the batch, because frames of several sessions do not go together."""
+        """Return the numbers from the session of the batch, because frames of different sessions cannot be combined."""
         return super().numbers(count) if self._batch is None else self._batch.session.range(0, count, 1, count)
 
     @property
     def shares_shuffles(self) -> bool:
-        """Not in an epoch with a batch, because its session is Spark's."""
+        """Whether readers share shuffles: never in an epoch with a batch, because its session is Spark's."""
         return super().shares_shuffles and self._batch is None
 
     def frame_shape(self, vertex: JobVertex) -> RecordShape | None:
-        """The records of the streaming frame that a vertex reads, when the epoch has a batch."""
+        """Return the shape of a vertex's records from a streaming frame; None if the epoch has no batch."""
         source = next(iter(vertex.sources.values()), None)
         return source.shape if self._batch is not None and isinstance(source, StreamingFrameSource) else None
 
     def source_input(self, vertex: JobVertex) -> DataFrame:
-        """The part of the batch that a source is to read, a partition for each subtask, with a row to tell which.
+        """Return the part of the batch for a source, one partition per subtask, with a row that identifies the subtask.
 
         A Spark partition goes to one subtask as a whole, in its order.
         """

@@ -1,12 +1,12 @@
-"""One Spark query that reads the streaming data frames of a job, and hands its batches to the job's thread.
+"""One Spark query that reads the streaming data frames of a job and passes its batches to the job's thread.
 
-The frames become one frame, so that there is one log of offsets. It has a column for each of them, and the number of
-the frame that a row comes from. Spark calls back in its own thread, which waits until the job has taken the batch into
-a checkpoint. When the job ends before that, the query is stopped while the call still waits. Spark then begins no
-further trigger, in which it would tell its sources that they are done with the batch.
+The frames are combined into one frame, so that there is one log of offsets. It has a column for each of them, and the
+number of the frame that a row comes from. Spark calls back in its own thread, which waits until a checkpoint of the job
+includes the batch. If the job ends before that, the query is stopped while the call still waits. Spark then begins no
+further trigger, which would report the batch to its sources as complete.
 
-The query's checkpoint location is a directory of this process, thrown away at its end, or by the next query if the
-process is killed: see `query_position`.
+The query's checkpoint location is a directory of this process, removed at its end, or by the next query if the process
+is killed: see `query_position`.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-#: How often to check whether Spark has heard that the query is to stop.
+#: How often to check whether Spark has registered the stop of the query.
 STOP_LOOK_SECONDS = 0.01
 
 
 class StreamingBatch:
-    """One batch of the query; `frame` may be read several times until the batch is released."""
+    """One batch of the query. Its rows may be read several times until the batch is released."""
 
     def __init__(self, frame: DataFrame, batch_id: int) -> None:
         self.batch_id = batch_id
@@ -38,31 +38,31 @@ class StreamingBatch:
 
     @property
     def session(self) -> SparkSession:
-        """The session of the batch, in which to make everything that is read together with it."""
+        """The session of the batch; all frames that are combined with it must come from this session."""
         return self._frame.sparkSession
 
     def records_of(self, number: int) -> DataFrame:
-        """The rows of one of the frames, in a column `record`."""
+        """Return the rows of one of the frames, in a column `record`."""
         from pyspark.sql import functions as sql
 
         return self._frame.where(f"source = {number}").select(sql.col(f"record{number}").alias("record"))
 
     def release(self) -> None:
-        """Let Spark go on to the next batch."""
+        """Let Spark continue with the next batch."""
         self._is_over.set()
 
     def wait(self) -> None:
-        """In Spark's thread: wait for the release."""
+        """Wait for the release, in Spark's thread."""
         self._is_over.wait()
 
 
 class FrameQuery:
-    """See the module's text. Begins when it is made; `close` it.
+    """See the module docstring. The query begins on construction; call `close` to end it.
 
     Args:
-        frames: what is read, in the order of the archive.
-        archive: where the query goes on; None to begin from the start.
-        interval_ms: how often Spark looks for data; None to end when what is there has been read.
+        frames: the frames to read, in the order of the archive.
+        archive: the position to continue from; None to begin from the start.
+        interval_ms: how often Spark looks for data; None to end when all available data has been read.
         name: the query's name on Spark's pages.
 
     Raises:
@@ -92,7 +92,7 @@ class FrameQuery:
         return writer.trigger(processingTime=f"{interval_ms} milliseconds").start()
 
     def _take(self, frame: DataFrame, batch_id: int) -> None:
-        """Spark's call for each batch, in a thread of its own."""
+        """Take a batch; Spark calls this for each batch in a thread of its own."""
         batch = StreamingBatch(frame, batch_id)
         with self._lock:
             if self._is_closed:
@@ -102,7 +102,7 @@ class FrameQuery:
         batch.wait()
 
     def next(self, for_ms: int) -> StreamingBatch | None:
-        """The next batch, if one comes within a time; it is to be released."""
+        """Return the next batch if one comes within the given time; the caller must release it."""
         try:
             return self._batches.get(timeout=for_ms / 1000)
         except queue.Empty:
@@ -113,7 +113,7 @@ class FrameQuery:
         """Whether there will be no more batches.
 
         Raises:
-            Exception: what the query failed with.
+            Exception: the exception that the query failed with.
         """
         if self._query.isActive:
             return False
@@ -124,19 +124,19 @@ class FrameQuery:
 
     @property
     def is_looking(self) -> bool:
-        """Whether Spark is at work on a trigger, so that a batch may come soon."""
+        """Whether Spark is processing a trigger, so that a batch may come soon."""
         return bool(self._query.status["isTriggerActive"])
 
     def archive(self, batch_id: int) -> bytes:
-        """The query's position with the batch that is at hand."""
+        """Return the query's position including the current batch."""
         return archive_of(self._location, batch_id)
 
     def close(self) -> None:
-        """End the query; a batch that is at hand does not count as done."""
+        """End the query; a batch in progress does not count as complete."""
         stopper = threading.Thread(target=self._query.stop, name="penstock-stop-query", daemon=True)
         stopper.start()
         try:
-            # From then on Spark begins no trigger; it waits for the call that is under way.
+            # Once the query is inactive, Spark begins no more triggers; it waits for the call in progress.
             while self._query.isActive and stopper.is_alive():
                 stopper.join(STOP_LOOK_SECONDS)
         finally:

@@ -1,4 +1,4 @@
-"""What plans of tables ask of Spark: frames of Arrow tables, and frames of what bounded sources read."""
+"""Spark frames for table plans: DataFrames built from Arrow tables and from bounded sources."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ROWS_AT_ONCE = 10_000
 
 
 def frame_of_arrow(session: SparkSession, table: pa.Table, schema: str) -> DataFrame:
-    """The rows of an Arrow table, whose columns are those of a schema of Spark, written as SQL writes it."""
+    """Create a DataFrame from an Arrow table. `schema` describes its columns as a Spark schema in SQL syntax."""
     from pyspark.sql.types import StructType
 
     kinds = StructType.fromDDL(schema)
@@ -37,7 +37,7 @@ def frame_of_source(
     columns_of: Callable[[Batch], pa.RecordBatch],
     schema: str,
 ) -> DataFrame:
-    """What a bounded source reads, by its splits. `columns_of` makes Spark's columns of a batch, where it is read."""
+    """Create a DataFrame that reads a bounded source, by its splits. `columns_of` runs where a batch is read."""
     source.prepare(lambda: None)
     limit = source.max_parallelism()
     parallelism = min(parallelism, limit or parallelism)
@@ -48,7 +48,7 @@ def frame_of_source(
 
 @dataclass(frozen=True)
 class _Reading:
-    """Reads the splits of the subtask whose number comes."""
+    """Reads the splits of each subtask whose number it receives."""
 
     source: Source[Any, Any]
     columns_of: Callable[[Batch], pa.RecordBatch]
@@ -82,7 +82,7 @@ def _read(source: Source[Any, Any], subtask: int, splits: list[tuple[bytes, ...]
 
 
 class _Context:
-    """See `SourceReaderContext`. Splits are there from the beginning."""
+    """Implements `SourceReaderContext`; all splits are assigned from the start."""
 
     def __init__(self, subtask_index: int, parallelism: int) -> None:
         self.subtask_index = subtask_index

@@ -1,8 +1,8 @@
-"""What plans of tables ask of a Spark session for each query, in as few calls of its JVM as there can be.
+"""Calls that table plans make to a Spark session for each query, with as few JVM round trips as possible.
 
-Each call waits for an answer over a socket, and a short query would wait for these longer than for its rows. PySpark's
-own methods make more calls than they need: `sql` makes a list of the arguments that there are not, `toArrow` reads
-options and the schema of columns that the plan knows already, and each new thread opens a connection.
+Each call waits for an answer over a socket, and a short query would spend more time on these calls than on its rows.
+PySpark's own methods make more calls than necessary: `sql` builds a list for absent arguments, `toArrow` reads options
+and the schema of columns that the plan already knows, and each new thread opens a connection.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ if TYPE_CHECKING:
 
 #: how long a thread waits for the next query before it ends
 IDLE_SECONDS: Final = 60.0
-#: a column between those of two tables
+#: name of the marker column between the columns of two tables
 _END: Final = "penstock: the next table"
 
 
 class TableColumn(NamedTuple):
-    """A column of a table of Spark: its name, and its type as Spark's SQL writes it, in capitals."""
+    """A column of a Spark table: its name, and its type in Spark's SQL syntax, in capitals."""
 
     name: str
     type: str
 
 
 class SparkTable(NamedTuple):
-    """A table of Spark: its columns, and whether rows keep coming."""
+    """A Spark table: its columns, and whether it is streaming."""
 
     columns: tuple[TableColumn, ...]
     is_streaming: bool
 
 
 def query_frame(session: SparkSession, text: str) -> DataFrame:
-    """The frame of a query that has no arguments."""
+    """Return the DataFrame of a query without arguments."""
     if _is_connect(session):
         return session.sql(text)
     from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
@@ -48,7 +48,7 @@ def query_frame(session: SparkSession, text: str) -> DataFrame:
 
 
 def table_named(session: SparkSession, name: str) -> SparkTable:
-    """A table or view as it is now. Raises what Spark raises where there is none."""
+    """Look up the current columns of a table or view. Raises Spark's error if it does not exist."""
     if _is_connect(session):
         return table_of_frame(session.table(name))
     found = session._jsparkSession.table(name)
@@ -56,9 +56,9 @@ def table_named(session: SparkSession, name: str) -> SparkTable:
 
 
 def tables_named(session: SparkSession, sources: Mapping[str, str]) -> dict[str, SparkTable]:
-    """Tables or views as they are now, asked for together, which takes as many calls as one of them.
+    """Look up the current columns of several tables or views together, with as many calls as for one of them.
 
-    `sources`: by the name of each table, what stands for it in FROM. Raises what Spark raises where one is not there.
+    `sources` maps the name of each table to its text in a FROM clause. Raises Spark's error if one does not exist.
     """
     found = None if len(sources) < 2 or _is_connect(session) else _together(session, list(sources.values()))
     if found is None:
@@ -67,7 +67,10 @@ def tables_named(session: SparkSession, sources: Mapping[str, str]) -> dict[str,
 
 
 def _together(session: SparkSession, sources: Sequence[str]) -> list[SparkTable] | None:
-    """The tables; None where each has to be asked by itself, which then says what is wrong with which."""
+    """Look up all tables in one query.
+
+    Return None if each must be looked up separately, which gives the exact error.
+    """
     columns = f", 0 AS `{_END}`, ".join(f"t{place}.*" for place in range(len(sources)))
     tables = " CROSS JOIN ".join(f"{source} t{place}" for place, source in enumerate(sources))
     try:
@@ -86,13 +89,13 @@ def _together(session: SparkSession, sources: Sequence[str]) -> list[SparkTable]
 
 
 def table_of_frame(frame: DataFrame) -> SparkTable:
-    """What a frame reads."""
+    """Return the columns of a DataFrame, and whether it is streaming."""
     return SparkTable(_columns(frame.schema.json()), frame.isStreaming)
 
 
 @lru_cache(maxsize=256)
 def _columns(schema: str) -> tuple[TableColumn, ...]:
-    """The columns of a schema, which Spark hands over as text."""
+    """Parse the columns of a schema, which Spark returns as text."""
     import json
 
     from pyspark.sql.types import StructType
@@ -102,7 +105,7 @@ def _columns(schema: str) -> tuple[TableColumn, ...]:
 
 
 def arrow_batches(frame: DataFrame) -> list[pa.RecordBatch]:
-    """Run a query: its rows in order. Zone and size of columns are as Spark's options say; without rows it is empty."""
+    """Run a query and return its batches in order, if any. Spark's options determine the time zone and column size."""
     if _is_connect(frame.sparkSession):
         return list(frame.toArrow().to_batches())
     found: list[pa.RecordBatch] = frame._collect_as_arrow()  # type: ignore[operator]
@@ -114,9 +117,9 @@ def _is_connect(session: Any) -> bool:
 
 
 class QueryThreads:
-    """Threads that run queries, each one after another, so that they keep their connections to Spark's JVM.
+    """Threads that run queries one after another, so that they keep their connections to Spark's JVM.
 
-    A thread that has nothing to do ends after `idle_seconds`. None of them holds up the end of the process.
+    An idle thread ends after `idle_seconds`. No thread delays the end of the process.
     """
 
     def __init__(self, idle_seconds: float = IDLE_SECONDS) -> None:
@@ -125,7 +128,7 @@ class QueryThreads:
         self._idle: list[queue.SimpleQueue[Callable[[], None]]] = []
 
     def start(self, run: Callable[[], None]) -> None:
-        """Run something, which must not raise, beside the program."""
+        """Run a function in the background. It must not raise."""
         with self._lock:
             waiting = self._idle.pop() if self._idle else None
         if waiting is None:
@@ -136,7 +139,7 @@ class QueryThreads:
     def _work(self, given: queue.SimpleQueue[Callable[[], None]]) -> None:
         while (run := self._next(given)) is not None:
             run()
-            del run  # what it holds is not kept until the next query
+            del run  # do not keep its objects until the next query
             with self._lock:
                 self._idle.append(given)
 
@@ -148,4 +151,4 @@ class QueryThreads:
                 if given in self._idle:
                     self._idle.remove(given)
                     return None
-            return given.get()  # it was chosen just now
+            return given.get()  # `start` has just chosen this thread

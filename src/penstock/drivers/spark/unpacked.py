@@ -1,8 +1,8 @@
-"""PySpark's modules from the folder in which they also lie, not from the archive that Spark puts ahead of it.
+"""Imports PySpark's modules from their unpacked folder instead of the archive that Spark puts ahead of it.
 
-Spark starts Python workers with `PYTHONPATH` set to `python/lib/pyspark.zip` and the archive of Py4J. Python compiles a
-module of an archive in every process. Before each task PySpark calls `importlib.invalidate_caches`, after which Python
-3.11 and 3.12 read the contents of the archive again for each package that was imported from it: 0.1 s to 0.5 s a task.
+Spark starts Python workers with `PYTHONPATH` set to `python/lib/pyspark.zip` and the Py4J archive. Python compiles a
+module of an archive in every process. Before each task, PySpark calls `importlib.invalidate_caches`; Python 3.11 and
+3.12 then read the archive's contents again for each package imported from it: 0.1 s to 0.5 s a task.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-#: where the folder is, seen from the archive: the package of PyPI, and Spark's own distribution
+#: path components from the folder to the archive: in the PyPI package, and in Spark's own distribution
 _FOLDERS: Final = (("lib", "python", "pyspark"), ("lib",))
 
 
 def leave_archives() -> None:
-    """Let this process find PySpark's modules in their folder. Called before it imports any of them."""
+    """Make this process find PySpark's modules in their folder. Call this before importing any of them."""
     paths = without_archives(sys.path)
     for archive in set(sys.path).difference(paths):
         sys.path_importer_cache.pop(archive, None)
@@ -25,9 +25,9 @@ def leave_archives() -> None:
 
 
 def without_archives(paths: Sequence[str]) -> list[str]:
-    """A search path for modules without archives of PySpark and Py4J that also lie unpacked in a folder.
+    """Return a module search path without PySpark and Py4J archives that are also unpacked in a folder.
 
-    The folder takes the place of the archive, unless the path has it anyway, as it has Python's own `site-packages`.
+    The folder replaces the archive, unless the path already contains it, as it does Python's own `site-packages`.
     """
     left: list[str] = []
     for path in paths:

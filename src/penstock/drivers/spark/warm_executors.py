@@ -1,8 +1,8 @@
-"""Loads Python and Penstock on all executors at the same time, while a job in micro-batch execution begins.
+"""Loads Python and Penstock on all executors in parallel while a job in micro-batch execution begins.
 
-An executor takes seconds for its first Python task: it starts Python, which imports what tasks need. The stages of the
-first epoch come one after another, and a later one may be the first to use an executor; then these seconds would come
-twice.
+An executor takes seconds for its first Python task: it starts Python, which imports the modules that tasks need. The
+stages of the first epoch run one after another, and a later one may be the first to use an executor; the job would then
+lose these seconds twice.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _log = logging.getLogger("penstock.spark")
 
 
 def warm_executors(spark: SparkHandle, tag: str) -> None:
-    """Have every executor run a short task, in the background; nothing is done where all of Spark is one process.
+    """Run a short task on every executor in the background. Do nothing if all of Spark is one process.
 
     Args:
         spark: the session.
-        tag: by which the job's own interrupt ends these tasks, too.
+        tag: the tag that the job's interrupt uses to end these tasks as well.
     """
     slots = None if spark.is_one_process else spark.slots_now()
     if slots is not None:
@@ -46,13 +46,13 @@ def _warm(spark: SparkHandle, tag: str, slots: int) -> None:
 
 
 def _entry() -> Entry:
-    """What each task runs, which makes no rows; pickled by value, it holds nothing of Penstock."""
+    """Return the function of the tasks. It makes no rows; it is pickled by value and references nothing of Penstock."""
 
     def load(batches: Iterable[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
         import importlib
 
         for _ in batches:
-            pass  # Spark expects its input to be read
+            pass  # Spark expects a task to read its input
         importlib.import_module("penstock.drivers.spark.epoch_stage")
         importlib.import_module("penstock.datastream")
         yield from ()

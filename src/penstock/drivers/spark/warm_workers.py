@@ -1,4 +1,4 @@
-"""Whether the workers of a session that Penstock starts can fork from Penstock's own daemon, see `daemon`."""
+"""Decides whether the workers of a session that Penstock starts can fork from Penstock's own daemon; see `daemon`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 
 DAEMON_SETTING: Final = "spark.python.daemon.module"
 DAEMON: Final = "penstock.drivers.spark.daemon"
-#: the environment variable with the packages of Penstock's API that the daemon loads
+#: environment variable that lists the packages of Penstock's API for the daemon to load
 LOADED: Final = "PENSTOCK_DAEMON_LOADS"
 _APIS: Final = ("penstock.datastream", "penstock.table")
 
@@ -21,11 +21,11 @@ _FIND_SECONDS_MAX: Final = 20
 
 
 def warm_settings(settings: Mapping[str, str], executable: str) -> dict[str, str]:
-    """The settings with the daemon, if Spark runs on threads of this process and its Python finds the module.
+    """Return the settings with the daemon, if Spark runs on threads of this process and its Python finds the module.
 
-    The daemon loads those packages that the program has loaded: `penstock.table` takes a second, in each worker.
+    The daemon loads the packages that the program has loaded: `penstock.table` takes a second in each worker.
 
-    On other machines Penstock may come with the job, after the daemon has begun.
+    On other machines, Penstock may arrive with the job, after the daemon has started.
     """
     master = settings.get("spark.master", "")
     on_threads = master == "local" or master.startswith("local[")
@@ -36,7 +36,7 @@ def warm_settings(settings: Mapping[str, str], executable: str) -> dict[str, str
 
 
 def _finds_daemon(executable: str) -> bool:
-    """Ask that Python: a daemon that does not start would fail every worker."""
+    """Return whether that Python finds the daemon: a daemon that does not start would fail every worker."""
     command = [executable, "-c", _FIND, DAEMON]
     try:
         asked = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_FIND_SECONDS_MAX)

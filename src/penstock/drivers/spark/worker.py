@@ -1,9 +1,9 @@
-"""The inside of a worker: a loop that runs in a Spark task until the job master lets it go.
+"""The inside of a worker: a loop that runs in a Spark task until the job master releases it.
 
 Everything that touches the executor happens in this one loop: messages, buffers, credits, results of background work
-and steps. It ends when the executor has shut down, or when there is no job left to work for. That is so when the job
-master has been silent for longer than the heartbeat time-out, or the process that started this one is gone. Spark
-itself ends it by killing the process.
+and steps. The loop ends when the executor has shut down, or when the job is lost: the job master has been silent for
+longer than the heartbeat timeout, or the parent process has exited. Spark itself ends the worker by killing the
+process.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ CHECK_INTERVAL_MS = 250
 
 
 def run_worker(payload: bytes) -> tuple[str, str]:
-    """Runs a worker to its end; returns how it ended and, in short, why.
+    """Run a worker until it ends. Return how it ended and a short reason.
 
     Args:
         payload: pickled `WorkerSettings`, which came with Spark's own task.
@@ -97,7 +97,7 @@ def _run(settings: WorkerSettings, logs: ProcessLogs | None = None) -> tuple[str
             watch = LoopWatch(clock)
             answers = Answers(threading.current_thread(), logs)
             timeout_ms = settings.heartbeat_timeout_ms
-            # The stacks must reach the master before it counts the worker as lost.
+            # The stacks must reach the master before it considers the worker lost.
             endpoint.start_heartbeats(settings.heartbeat_interval_ms, watch.state, answers.begin, timeout_ms // 2)
             receiver = WorkerReceiver(executor, gateway, clock)
             return WorkerLoop(endpoint, executor, receiver, background, coroutines, clock, timeout_ms, watch).run()
@@ -107,17 +107,17 @@ def _run(settings: WorkerSettings, logs: ProcessLogs | None = None) -> tuple[str
 
 
 def _spare_garbage_collection() -> None:
-    """Leave the modules out of garbage collections from now on: looking through all of them takes tens of ms.
+    """Exclude the loaded modules from future garbage collections: scanning all of them takes tens of ms.
 
-    This is done while the master is being told of the worker, so that it delays nothing. Spark may have run other tasks
-    in this process before: what they left is collected first.
+    This runs while the registration is on its way to the master, so it delays nothing. Spark may have run other tasks
+    in this process before; their garbage is collected first.
     """
     gc.collect()
     gc.freeze()
 
 
 def host_towards(address: str) -> str:
-    """This machine's address on the way to `address`; nothing is sent."""
+    """Return this machine's address on the route to `address`; nothing is sent."""
     parts = urlsplit(address)
     family, kind, _, _, target = socket.getaddrinfo(parts.hostname, parts.port, type=socket.SOCK_DGRAM)[0]
     with socket.socket(family, kind) as probe:
@@ -135,7 +135,7 @@ class Endpoint(Protocol):
 
 
 class WorkerLoop:
-    """The turns of one worker until its end."""
+    """The main loop of one worker."""
 
     def __init__(
         self,
@@ -160,7 +160,7 @@ class WorkerLoop:
         self._check_ms = 0
 
     def run(self) -> tuple[str, str]:
-        """Loops; returns how the worker ended and why."""
+        """Run the loop. Return how the worker ended and why."""
         executor, background, coroutines = self._executor, self._background, self._coroutines
         wait_ms = 0
         while True:

@@ -1,7 +1,7 @@
-"""Which worker is at the other end of which connection to the job master, so that a broken one has a name.
+"""Maps connections to the job master to workers, so that the master knows which worker a broken connection belongs to.
 
-A worker whose process dies, or whose host is cut off, says nothing. But its connection breaks, and the system tells
-that at once where a process has died. A worker that has lost its connection to the master ends itself. So both ends
+A worker sends no notice when its process dies or its host is cut off, but its connection breaks; the operating system
+reports this at once if a process has died. A worker that loses its connection to the master ends itself. So both ends
 agree that it is lost.
 """
 
@@ -11,18 +11,18 @@ from collections.abc import Iterable
 
 
 class WorkerConnections:
-    """Knows connections by their descriptors, which the system uses again once a connection has ended."""
+    """Tracks connections by their descriptors; the system reuses a descriptor once its connection has ended."""
 
     def __init__(self) -> None:
         self._open: set[int] = set()
         self._owners: dict[int, str] = {}
 
     def take(self, registered: Iterable[tuple[int, str]], changes: Iterable[tuple[int, bool]]) -> list[str]:
-        """Take in what has happened; returns the workers whose connections have ended.
+        """Process new events. Return the workers whose connections have ended.
 
         Args:
-            registered: workers that have registered since the last call, with the descriptors that this came on.
-            changes: what connections did since then, looked at after the registrations: begun (True) or ended.
+            registered: workers that have registered since the last call, with the descriptors they registered on.
+            changes: connections that were opened (True) or closed since then, polled after the registrations.
         """
         lost = []
         for descriptor, begun in changes:

@@ -1,8 +1,8 @@
-"""A worker's two ways out: control messages to the job master, and buffers and credits to other workers.
+"""A worker's two links to the outside: control messages to the job master, and buffers and credits to other workers.
 
-Every socket demands that its peer holds the job's keys, so whatever `receive` reads comes from the job itself. Only for
-that reason may it unpickle records. What was sent on a connection that broke may be lost. Such a loss is never passed
-over: either end reports it by `on_peer_lost` or `on_master_lost`, and a stream with a gap delivers nothing more.
+Every socket requires its peer to hold the job's keys, so everything that `receive` reads comes from the job itself.
+Only for that reason may it unpickle records. Data sent on a connection that broke may be lost. Such a loss is never
+ignored: either end reports it by `on_peer_lost` or `on_master_lost`, and a stream with a gap delivers nothing more.
 """
 
 from __future__ import annotations
@@ -42,54 +42,54 @@ from penstock.wire.streams import BufferArrived, Channel, CreditArrived, StreamB
 
 logger = logging.getLogger(__name__)
 
-#: Messages of each kind that one `receive` dispatches at most.
+#: Maximum number of messages of each kind that one `receive` dispatches.
 MESSAGES_PER_RECEIVE: Final = 64
 REJECTIONS_LOGGED_MAX: Final = 20
-#: How often connections are looked at at most: a turn of a busy worker takes a few tens of µs, a look ten.
+#: Minimum time between checks of the connections: a turn of a busy worker takes a few tens of µs, a check ten.
 LOSS_CHECK_INTERVAL_S: Final = 0.02
 _NOBLOCK: Final = int(zmq.NOBLOCK)  # a plain int: an enum's operators take longer than receiving
 
 
 class Receiver(Protocol):
-    """The receiver that a worker's endpoint tells what came."""
+    """Handles the messages and events that arrive at a worker's endpoint."""
 
     def on_message(self, message: ToWorker) -> None:
-        """A message from the job master."""
+        """Handle a message from the job master."""
         ...
 
     def on_buffer(self, channel: ChannelId, buffer: Buffer) -> None:
-        """A buffer for a task of this worker."""
+        """Handle a buffer for a task of this worker."""
         ...
 
     def on_credit(self, channel: ChannelId, credit: int) -> None:
-        """Credit for a task of this worker."""
+        """Handle credit for a task of this worker."""
         ...
 
     def on_peer_lost(self, worker_id: str, reason: str, attempt: int | None = None) -> None:
-        """What was sent to this peer, or came from it, may not be complete: tasks with channels to it must fail.
+        """Fail the tasks with channels to this peer: data sent to it or received from it may be incomplete.
 
-        All of them, or those of an attempt.
+        With `attempt`, only the tasks of that attempt fail.
         """
         ...
 
     def on_master_lost(self, reason: str) -> None:
-        """Messages from or to the master may be lost: the worker must end. Told once."""
+        """End the worker: messages from or to the master may be lost. Called once."""
         ...
 
 
 class WorkerEndpoint:
     """Implements the ports `Network` and `MasterGateway` over ZeroMQ.
 
-    All methods but `wake` belong to one thread, the owner's. `data_address` is what its peers `connect` to.
+    All methods except `wake` must be called from one thread, the owner's. Peers `connect` to `data_address`.
 
     Args:
-        worker_id: this worker's id; no other process of the job may ever have had it.
+        worker_id: this worker's id; no other process of the job may ever have used it.
         keys: the worker's part of the job's keys.
         master_address: the master endpoint's address.
         bind_host: the interface to listen on for data, as a host name or number.
         advertise_host: the host under which peers reach it.
-        max_frame_bytes: no message is longer; larger buffers are split.
-        record_bytes_max: no record, and no control message, is longer, in however many messages.
+        max_frame_bytes: the maximum size of a message; larger buffers are split.
+        record_bytes_max: the maximum size of a record or control message, however many messages it takes.
     """
 
     passes_references = False
@@ -140,13 +140,13 @@ class WorkerEndpoint:
             self._context.destroy(linger=0)
             self._remove_local_port()
             raise
-        #: Links with credit that no buffer may have taken along.
+        #: Links with credit that may not have left with a buffer.
         self._owing: dict[DataLink, None] = {}
         self._poller = zmq.Poller()
         for source in (self._data, self._master, self._waker.fileno()):
             self._poller.register(source, zmq.POLLIN)
         self._loss_check_due = 0.0
-        self._sent = 0  # messages to the master
+        self._sent = 0  # messages sent to the master
         self._master_lost: str | None = None
         self._master_lost_told = False
         self._closed = False
@@ -154,22 +154,22 @@ class WorkerEndpoint:
 
     @property
     def refused_connections(self) -> int:
-        """How many connections to the data port failed to authenticate so far."""
+        """Number of connections to the data port that have failed to authenticate so far."""
         return self._refusals.refused()
 
     @property
     def master_silence_ms(self) -> int:
-        """How long ago the master was last heard, by a message or by an answer to a heartbeat."""
+        """Time since the last sign of the master: a message, or an answer to a heartbeat."""
         return self._heartbeats.silence_ms
 
     def receive(self, timeout_ms: int, receiver: Receiver) -> bool:
-        """Dispatch what has come, a bounded number of messages; wait at most `timeout_ms` for the first.
+        """Dispatch incoming messages, up to a limit; wait at most `timeout_ms` for the first.
 
         Returns:
             Whether anything was dispatched.
 
         Raises:
-            RecordSerializationError: if a buffer's records cannot be unpickled here. Its stream is broken then.
+            RecordSerializationError: if a buffer's records cannot be unpickled here. Its stream is then broken.
         """
         if self._owing:
             self._send_owed_credit()
@@ -209,7 +209,7 @@ class WorkerEndpoint:
                     link.send(link.stream.buffer(_plain(channel), part))
 
     def send_credit(self, worker_id: str, channel: ChannelId, credit: int) -> None:
-        """Leaves with the next buffer to that worker, or when `receive` is called, whichever comes first."""
+        """Send credit with the next buffer to that worker, or when `receive` is called, whichever comes first."""
         link = self._links.to(worker_id, channel.attempt)
         if link is not None:
             link.stream.grant(_plain(channel), credit)
@@ -219,7 +219,7 @@ class WorkerEndpoint:
         frames = self._to_master.frames(message, self._sent)
         self._sent += len(frames)
         if self._master_lost is None:
-            with contextlib.suppress(zmq.Again):  # the connection is gone, as the monitor will tell
+            with contextlib.suppress(zmq.Again):  # the connection is lost; the monitor reports it
                 for frame in frames:
                     self._master.send(frame, zmq.NOBLOCK)
 
@@ -230,18 +230,18 @@ class WorkerEndpoint:
         answer: AnswerQuestion = answer_nothing,
         stall_ms: int | None = None,
     ) -> None:
-        """Let the master know, from a thread of its own, that this process lives, and what it is at; let it ask.
+        """Start a thread that sends the worker's activity to the master in heartbeats, and answers its questions.
 
         `stall_ms`: the time without heartbeats after which the master gets the stacks of this process.
         """
         self._heartbeats.start(interval_ms, state, answer, stall_ms)
 
     def wake(self) -> None:
-        """Make `receive` return early; any thread may."""
+        """Make `receive` return early. Any thread may call this."""
         self._waker.wake()
 
     def close(self) -> None:
-        """Give the last messages to the master a moment to leave, and free everything."""
+        """Give the last messages to the master a moment to leave, and free all resources."""
         if self._closed:
             return
         self._closed = True
@@ -313,7 +313,7 @@ class WorkerEndpoint:
         return dispatched
 
     def _receive_frames(self) -> list[Frame]:
-        """The frames of one message; if it has too many, only enough of them to show that."""
+        """Receive the frames of one message; if it has too many, keep only enough to show that."""
         frame = self._data.recv(_NOBLOCK, copy=False)
         frames: list[Frame] = [frame.bytes]
         while frame.more:

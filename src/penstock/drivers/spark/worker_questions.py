@@ -1,8 +1,8 @@
-"""Questions to workers, which they answer beside their work, on the connection of their heartbeats.
+"""Questions to workers, which they answer alongside their work, on their heartbeat connections.
 
-A frame of an answer has the number of its question in the upper half of its own number, so it cannot be taken for a
-heartbeat, whose number is 0, nor for an answer to an earlier question, which came too late. One question is out for a
-worker at a time; others wait their turn. Everything here happens in the job's thread.
+A frame of an answer carries the number of its question in the upper half of its own number, so it cannot be mistaken
+for a heartbeat, whose number is 0, or for a late answer to an earlier question. Each worker has one open question at a
+time; others wait their turn. Everything here happens in the job's thread.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from penstock.wire.messages import MessageCodec, MessageReceiver
 
 _log = logging.getLogger("penstock.spark")
 
-#: How many questions may wait for one worker.
+#: Maximum number of questions that wait for one worker.
 WAITING_MAX: Final = 16
-#: Where the number of a question begins in that of a frame.
+#: Bit position of the question's number in a frame's number.
 NUMBER_SHIFT: Final = 32
 
 
 def number_of(frame: bytes) -> int:
-    """The number of the question that a frame on a heartbeats' connection answers; 0 for a heartbeat."""
+    """Return the number of the question that a frame on a heartbeat connection answers; 0 for a heartbeat."""
     return int.from_bytes(frame[1:5], "big")
 
 
@@ -43,12 +43,12 @@ class _Asked:
 
 
 class WorkerQuestions:
-    """See the module's text.
+    """See the module docstring.
 
     Args:
-        send: takes a worker's id and a frame for the connection of its heartbeats.
-        max_frame_bytes: no frame is longer.
-        clock: time, for time-outs.
+        send: takes a worker's id and a frame for its heartbeat connection.
+        max_frame_bytes: the maximum size of a frame.
+        clock: time, for timeouts.
     """
 
     def __init__(self, send: Callable[[str, bytes], None], max_frame_bytes: int, clock: Clock) -> None:
@@ -60,7 +60,7 @@ class WorkerQuestions:
         self._count = 0
 
     def ask(self, worker_id: str, question: Question, future: Future[Answer], timeout_ms: int) -> None:
-        """Ask soon; the future has the answer, or an `OperationError`."""
+        """Ask soon; the future receives the answer, or an `OperationError`."""
         waiting = self._waiting.setdefault(worker_id, deque())
         if len(waiting) >= WAITING_MAX:
             _fail(future, f"worker {worker_id} has too many questions to answer")
@@ -70,10 +70,10 @@ class WorkerQuestions:
             self._send_first(worker_id)
 
     def on_frame(self, worker_id: str, frame: bytes) -> None:
-        """Take a frame of an answer.
+        """Process a frame of an answer.
 
         Raises:
-            ProtocolError: if it answers no question that is out, or is wrong in another way.
+            ProtocolError: if it answers no open question, or is otherwise invalid.
         """
         waiting = self._waiting.get(worker_id)
         if not waiting or (receiver := waiting[0].receiver) is None or waiting[0].number != number_of(frame):
@@ -87,17 +87,17 @@ class WorkerQuestions:
             self._end_first(worker_id, None, answer)
 
     def next_deadline(self) -> int | None:
-        """When (ms) a question has been out for too long."""
+        """Return when (ms) the next open question times out."""
         return min((waiting[0].due_ms for waiting in self._waiting.values() if waiting), default=None)
 
     def on_time(self) -> None:
-        """Wait no longer for answers that are overdue."""
+        """Fail the questions whose answers are overdue."""
         now_ms = self._clock.steady_ms()
         for worker_id in [name for name, waiting in self._waiting.items() if waiting and waiting[0].due_ms <= now_ms]:
             self._end_first(worker_id, f"it has not answered within {self._waiting[worker_id][0].timeout_ms} ms")
 
     def close(self) -> None:
-        """The job is over."""
+        """Fail all questions, because the job is over."""
         for worker_id in list(self._waiting):
             for asked in self._waiting.pop(worker_id):
                 _fail(asked.future, f"worker {worker_id} cannot answer: the job is over")

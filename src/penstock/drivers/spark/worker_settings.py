@@ -1,4 +1,4 @@
-"""What a worker is told and made of: its settings, its services and its executor; and how it may end."""
+"""A worker's settings, services and executor, and its possible outcomes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from penstock.drivers.log_settings import LogSettings
     from penstock.drivers.spark.keys import WorkerKeys
 
-#: How a worker ended, as its Spark task returns it.
+#: The outcome of a worker, as its Spark task returns it.
 RELEASED = "released"
 ORPHANED = "orphaned"
 FAILED = "failed"
@@ -28,7 +28,7 @@ class HostedTask(Protocol):
 
 
 class Executor(Protocol):
-    """What a worker runs: `core.task.executor.TaskExecutor`, as its loop sees it."""
+    """The executor that a worker runs (`core.task.executor.TaskExecutor`), as its loop sees it."""
 
     shut_down: bool
 
@@ -50,7 +50,7 @@ class Executor(Protocol):
 
 @dataclass(frozen=True)
 class WorkerServices:
-    """The world, as a worker's executor gets it."""
+    """The services that a worker passes to its executor."""
 
     worker_id: str
     clock: Clock
@@ -62,7 +62,7 @@ class WorkerServices:
 
 @dataclass(frozen=True)
 class WorkerSettings:
-    """All that a worker needs to know to begin."""
+    """All settings that a worker needs to start."""
 
     worker_id: str
     keys: WorkerKeys

@@ -1,1 +1,1 @@
-"""Drives jobs whose master works step by step: a thread of the client's process carries the steps out."""
+"""Drives jobs whose master works step by step: a thread of the client's process carries out the steps."""

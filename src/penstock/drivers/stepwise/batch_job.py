@@ -1,4 +1,4 @@
-"""A bounded job in batch execution; drivers say how its tasks are run."""
+"""A bounded job in batch execution; drivers define how its tasks run."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from penstock.drivers.stepwise.sinks import Sinks
 
 
 class BatchJob(StepwiseJob):
-    """Subclasses implement `run_tasks` and `interrupt`."""
+    """Base class of batch jobs. Subclasses implement `run_tasks` and `interrupt`."""
 
     def __init__(self, job_graph: JobGraph, configuration: Configuration, listener: JobListener) -> None:
         super().__init__(job_graph, configuration, listener)
         self.vertices: list[BatchVertex] = batch_vertices(job_graph, str(self._job_id))
 
     def make_master(self) -> BatchMaster:
-        """All tasks, then all output or none."""
+        """Create the master, which runs all tasks and then commits all output or none."""
         return BatchMaster(self.job_graph, str(self._job_id), self.configuration, self.clock)
 
     def make_sinks(self) -> Sinks:
-        """All or nothing."""
+        """Create sinks that commit all or nothing."""
         figures = self.master.figures
         return Sinks(self.job_graph, str(self._job_id), self.listener, self.clock, figures, self._let_pass, True)
 
     @abstractmethod
     def run_tasks(self) -> Iterator[Last]:
-        """Run all vertices; return what they leave for the client. Raises the `PenstockError` that fails the job."""
+        """Run all vertices and return their output for the client. Raises the `PenstockError` that fails the job."""
 
     def table(self) -> Table:
-        """With the tasks."""
+        """Return the step functions, including the one that runs the tasks."""
         return {**super().table(), RunTasks: lambda _: self._run_tasks()}
 
     def _run_tasks(self) -> list[Last]:
@@ -45,5 +45,5 @@ class BatchJob(StepwiseJob):
         return last
 
     def why_no_savepoint(self) -> str | None:
-        """There is no state between one moment and another."""
+        """Return the reason: a batch has no state between its start and its end."""
         return f"job {self.job_graph.name!r} runs in batch execution, which has neither checkpoints nor savepoints"

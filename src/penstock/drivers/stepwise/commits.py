@@ -1,10 +1,9 @@
-"""What the sinks of a job without a job master have prepared, made visible from the client's process (G9).
+"""Commits the prepared output of sinks from the client's process, in jobs without a job master (G9).
 
-A commit that fails is tried again a few times: file systems have moments of weakness, and committing is idempotent.
-After that, an epoch's checkpoint is there to commit it from. A batch has none. A batch therefore commits all or
-nothing, as far as its sinks can take back what they have committed. It first writes down what it is about to commit,
-and takes it back when it cannot commit all of it. If a run is killed in the middle, the next run of the job takes it
-back.
+A failed commit is retried a few times: file systems fail transiently, and committing is idempotent. After that, an
+epoch can be committed from its checkpoint, but a batch has no checkpoint. A batch therefore commits all or nothing, as
+far as its sinks can roll back commits. It first records the planned commits, and rolls them back when it cannot
+complete all of them. If a run is killed in the middle, the next run of the job rolls them back.
 """
 
 from __future__ import annotations
@@ -20,22 +19,22 @@ from penstock.core.graph.job_graph import JobGraph
 from penstock.core.operators.sink.sink import SinkOperator
 from penstock.core.task.program import VertexProgram
 
-#: Vertex, and place in its chain.
+#: Vertex, and index in its chain.
 Place = tuple[int, int]
 
 COMMIT_TRIES_MAX: Final = 5
-#: How long to wait for the second try; twice as long for each one after that.
+#: The wait before the second try; it doubles with each further try.
 FIRST_WAIT_MS: Final = 100
 
 
 class SinkCommits:
-    """Commits of all sinks of a job.
+    """The commits of all sinks of a job.
 
     Args:
         job_graph: the job.
         job_id: its id.
-        context_of: gives the context of a committer by the ids of a job and an operator.
-        wait: lets a time (ms) pass.
+        context_of: returns the context of a committer, by job id and operator id.
+        wait: waits for a time (ms).
         log: takes lines for the log of the job.
     """
 
@@ -54,14 +53,16 @@ class SinkCommits:
         self._wait = wait
         self._log = log
         self._logs: dict[Place, CommitLog] = {}
-        #: what a commit that failed as a whole has committed all the same, and the committers that have failed: they
-        #: know what they have made visible, which a reader of the output may have taken away by now
+        #: committables that were committed although the commit as a whole failed, and the committers that failed: they
+        #: know which output they have made visible, even if a reader has removed it since
         self._done: dict[Place, list[Any]] = {}
         self._failed: dict[Place, Committer[Any]] = {}
 
     @cached_property
     def _sinks(self) -> dict[Place, tuple[str, Sink[Any], SinkWriterContext]]:
-        """Name, sink and context; raises what loading the program raises, which tasks report in better words."""
+        """Name, sink and context of each sink. Raises the errors of loading the program; tasks report these more
+        clearly.
+        """
         sinks = {}
         for vertex in self._job_graph.vertices:
             program: VertexProgram = pickle.loads(vertex.program)
@@ -73,10 +74,10 @@ class SinkCommits:
         return sinks
 
     def commit(self, prepared: Mapping[Place, list[Any]]) -> None:
-        """Commit everything. After a failure it may be called again, with the same.
+        """Commit everything. After a failure it may be called again with the same committables.
 
         Raises:
-            Exception: what a committer raised in its last try.
+            Exception: the error of a committer's last try.
         """
         for place, committables in sorted(prepared.items()):
             if self._done.get(place) != committables:
@@ -110,12 +111,12 @@ class SinkCommits:
             self._failed.popitem()[1].close()
 
     def end_job(self) -> None:
-        """Let sinks remove the leftovers of tasks whose runs did not count. The job is over and owes nothing."""
+        """Let sinks remove the leftovers of discarded task runs. The job is over, with nothing left to commit."""
         self._close_failed()
         self._remove_leftovers(self._job_id)
 
     def end_forerunners(self, job_ids: Iterable[str]) -> None:
-        """The same for jobs that this one continues, from a checkpoint of its own."""
+        """Do the same for the jobs that this one continues, now that it has a checkpoint of its own."""
         for job_id in job_ids:
             self._remove_leftovers(job_id)
 
@@ -136,10 +137,10 @@ class SinkCommits:
 
 
 class BatchCommits(SinkCommits):
-    """All or nothing: see the module's text. Call `begin` first, and `end` on every path."""
+    """Commits all or nothing; see the module docstring. Call `begin` first, and `end` on every path."""
 
     def begin(self) -> None:
-        """Take back what runs of the job that died had begun to commit."""
+        """Roll back the unfinished commits of dead runs of the job."""
         for place, (name, sink, context) in self._sinks.items():
             log = sink.create_commit_log(context, self._job_name)
             if log is not None:
@@ -148,9 +149,9 @@ class BatchCommits(SinkCommits):
                     self._log(f"{name}: {line}")
 
     def commit(self, prepared: Mapping[Place, list[Any]]) -> None:
-        """Commit everything; when that cannot be done, take back what was committed.
+        """Commit everything; if that fails, roll back the commits made so far.
 
-        Sinks that cannot take anything back come last.
+        Sinks that cannot roll back come last.
 
         Raises:
             JobExecutionError: if something could not be committed.
@@ -190,7 +191,7 @@ class BatchCommits(SinkCommits):
         return "Committed output was rolled back"
 
     def end(self) -> None:
-        """Note that the run is over."""
+        """Record that the run is over."""
         for place, log in self._logs.items():
             try:
                 log.end()

@@ -1,4 +1,4 @@
-"""A job in micro-batch execution, or a batch that leaves its state; drivers say how an epoch is run."""
+"""A job in micro-batch execution, or a batch that saves its state; drivers define how an epoch runs."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from penstock.storage.savepoint_directories import (
 
 
 class EpochJob(StepwiseJob):
-    """See the module's text. Subclasses implement `run_epoch` and `interrupt`."""
+    """See the module docstring. Subclasses implement `run_epoch` and `interrupt`."""
 
     master: EpochMaster
 
@@ -53,7 +53,7 @@ class EpochJob(StepwiseJob):
         self.backends = BackendSettings.of(configuration, job_id)
 
     def make_master(self) -> EpochMaster:
-        """One of epochs, or of a back-fill."""
+        """Create the master of epochs, or of a back-fill."""
         job_id = str(self._job_id)
         self.storage = StorageSettings.of(self.configuration, job_id)
         self._store = self.storage.store()
@@ -64,10 +64,10 @@ class EpochJob(StepwiseJob):
 
     @abstractmethod
     def run_epoch(self, works: Mapping[Task, EpochWork]) -> Iterator[Last]:
-        """Run all tasks of an epoch; return what they leave, including their answers."""
+        """Run all tasks of an epoch; return their results, including their answers."""
 
     def table(self) -> Table:
-        """With those of checkpoints, savepoints and epochs."""
+        """Return the step functions, including those for checkpoints, savepoints and epochs."""
         owner, patience_ms = str(self._job_id), self.configuration.read(CHECKPOINTING_TIMEOUT_MS)
         store_steps = StoreSteps(self._store, patience_ms, self.listener.on_log)
         return {
@@ -95,7 +95,7 @@ class EpochJob(StepwiseJob):
         self.sources.close()
 
     def why_no_savepoint(self) -> str | None:
-        """A back-fill has one of its own."""
+        """Return a reason for a back-fill, which writes its own savepoint."""
         if self.job_graph.mode == BACK_FILL:
             return f"job {self.job_graph.name!r} is a batch that writes one savepoint, at its end; cancel it to stop it"
         return None

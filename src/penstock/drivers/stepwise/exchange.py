@@ -1,4 +1,4 @@
-"""Rows between the tasks of a bounded run in this process: one task after the other, in the order of the graph."""
+"""Moves rows between the tasks of a bounded run in this process: one task after the other, in graph order."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from penstock.core.master.steps import Cancelled, Last, Left
 from penstock.core.task.failures import clear_own_frames, failure_of
 
 Row = tuple[int, int, int, int | None, int, bytes]
-#: (vertex, subtask, sorted rows) to the task's output
+#: maps (vertex, subtask, sorted rows) to the task's output
 RunTask = Callable[[int, int, Rows], Iterable[Rows]]
 
 
@@ -25,9 +25,9 @@ def run_in_order(
     check_cancelled: Callable[[], None],
     in_step: Callable[[int], bool] = lambda vertex: False,
 ) -> Iterator[Last]:
-    """Run every task once; return what goes to no other task. Rows of an edge wait in lists for their consumers.
+    """Run every task once; return the output for the client. Rows of an edge wait in lists for their consumers.
 
-    Subtasks of a vertex run one after the other, or take turns where `in_step` says so of the vertex.
+    Subtasks of a vertex run one after the other, or take turns if `in_step` returns true for the vertex.
     """
     waiting: dict[tuple[int, int], list[Row]] = {}
     for vertex in job_graph.vertices:
@@ -58,7 +58,7 @@ def run_in_order(
 
 
 def _turns(groups: list[range], outputs: Callable[[int], Iterator[Rows]]) -> Iterator[tuple[int, Iterator[Rows]]]:
-    """(subtask, its next output), of all subtasks of a group in turn until they have ended, group after group."""
+    """Yield (subtask, its next output). The subtasks of a group take turns until all have ended, group after group."""
     for group in groups:
         running = {subtask: outputs(subtask) for subtask in group}
         if len(running) == 1:
@@ -77,7 +77,7 @@ def _turns(groups: list[range], outputs: Callable[[int], Iterator[Rows]]) -> Ite
 
 
 class _Turn:
-    """The next output, if there is any."""
+    """The next output of a subtask, if there is any."""
 
     def __init__(self, output: Iterator[Rows]) -> None:
         self._output = output
@@ -99,7 +99,7 @@ class _Turn:
 
 
 def left_of(lasts: Iterable[Last]) -> Left:
-    """What the tasks of an epoch leave, with their answers apart from the rest."""
+    """Collect the results of an epoch's tasks, with their answers apart from the rest."""
     answers: dict[Task, EpochAnswer] = {}
     others = []
     for last in lasts:

@@ -1,4 +1,4 @@
-"""A job whose master works step by step; a thread of the client's process carries the steps out, one after another."""
+"""A job whose master works step by step; a thread of the client's process carries out the steps, one after another."""
 
 from __future__ import annotations
 
@@ -54,16 +54,16 @@ from penstock.drivers.stepwise.sinks import Sinks
 from penstock.storage.leadership import DeposedError
 
 T = TypeVar("T")
-#: What carries a step out, by the step's class.
+#: The function that carries out a step, by the step's class.
 Table = Mapping[type[Step], Callable[[Any], Any]]
-#: Steps that take long; before each, a job checks whether it was cancelled.
+#: Steps that take long; the job checks for cancellation before each.
 _LONG: Final = (PrepareSources, RunEpoch, RunTasks, Wait)
 
 
 class StepwiseJob(RunningJob):
-    """See the module's text. Subclasses have a master, a table of the steps that are theirs, and an `interrupt`."""
+    """See the module docstring. Subclasses define a master, the functions of their own steps, and `interrupt`."""
 
-    #: The only steps that a job takes when it was suspended: they say something, or free what is its own.
+    #: The only steps of a suspended job: they report something, or release the job's own resources.
     last_steps: tuple[type[Step], ...] = (Answer, Log, NextRequest, Report)
 
     def __init__(
@@ -77,10 +77,10 @@ class StepwiseJob(RunningJob):
         self.clock = SystemClock()
         self.listener = listener
         self._status = JobStatus.CREATED
-        #: set when the job is to end: because it was cancelled or, if there is an error, because it was suspended
+        #: set when the job must end: because it was suspended if there is an error, otherwise because it was cancelled
         self._must_end = threading.Event()
         self._suspension: DeposedError | None = None
-        #: set when there is a request, or the job is to end
+        #: set when there is a request, or the job must end
         self._is_wanted = threading.Event()
         self._is_over = False
         self._requests: queue.SimpleQueue[Request] = queue.SimpleQueue()
@@ -100,29 +100,29 @@ class StepwiseJob(RunningJob):
 
     @abstractmethod
     def make_master(self) -> StepwiseMaster:
-        """The job's master."""
+        """Create the job's master."""
 
     @abstractmethod
     def interrupt(self) -> None:
-        """Let the step that runs end soon, because the job was cancelled."""
+        """Make the running step end soon, because the job was cancelled."""
 
     @abstractmethod
     def why_no_savepoint(self) -> str | None:
-        """Why savepoints of the job cannot be asked for; None when they can."""
+        """Return why the job takes no savepoints on request; None if it does."""
 
     def why_no_rescaling(self) -> str | None:
-        """Spark has slots for each step anew."""
+        """Return the reason: Spark assigns new slots for each step."""
         return (
             "it runs step by step, with any number of slots; to change its parallelism, stop it with a savepoint and "
             "start it from there"
         )
 
     def make_sinks(self) -> Sinks:
-        """What delivers what tasks leave."""
+        """Create the sinks that deliver the output of the tasks."""
         return Sinks(self.job_graph, str(self._job_id), self.listener, self.clock, self.master.figures, self._let_pass)
 
     def table(self) -> Table:
-        """What carries each step out."""
+        """Return the function that carries out each step."""
         return {
             Report: self._report,
             Log: lambda step: self.listener.on_log(step.line),
@@ -137,14 +137,14 @@ class StepwiseJob(RunningJob):
         }
 
     def reads_splits(self, source: Source[Any, Any]) -> bool:
-        """Whether a source is read by its splits, and so is prepared."""
+        """Return whether a source is read by its splits, and therefore prepared."""
         return True
 
     def release(self) -> None:
-        """The job is over."""
+        """Release resources, because the job is over."""
 
     def check_cancelled(self) -> None:
-        """Raise `Cancelled`, or `DeposedError`, when the job is to end."""
+        """Raise `Cancelled` or `DeposedError` if the job must end."""
         if self._suspension is not None:
             raise self._suspension
         if self._must_end.is_set():
@@ -199,7 +199,7 @@ class StepwiseJob(RunningJob):
         self.check_cancelled()
 
     def _let_pass(self, for_ms: int) -> None:
-        """Let a time pass, unless the job is cancelled."""
+        """Wait for a time, unless the job is cancelled."""
         self._must_end.wait(for_ms / 1000)
 
     def _prepare_sources(self) -> None:
@@ -247,21 +247,21 @@ class StepwiseJob(RunningJob):
         return self._request(command)
 
     def trigger_checkpoint(self, is_full: bool = False) -> Future[int | None]:
-        """Begin the next epoch now; the id of its checkpoint, or None when the job takes none.
+        """Begin the next epoch now. Return the id of its checkpoint, or None if the job takes none.
 
         Raises:
-            UnsupportedError: for a full one; epochs build on each other.
+            UnsupportedError: for a full checkpoint; epochs build on each other.
         """
         if is_full:
             raise UnsupportedError("a job in steps takes no full checkpoint: take a savepoint, which is always whole")
         return completed(None) if self.why_no_savepoint() is not None else self._request(None)
 
     def status(self) -> JobStatus:
-        """Where the job is in its life."""
+        """Return the job's status."""
         return self._status
 
     def begin_cancel(self) -> None:
-        """What has not been delivered will not become visible."""
+        """Begin to cancel. Undelivered output will not become visible."""
         self._end_soon()
 
     def lose_leadership(self, reason: str) -> None:
@@ -275,28 +275,31 @@ class StepwiseJob(RunningJob):
         self.interrupt()
 
     def where(self) -> str | None:
-        """The user code that the job's thread runs."""
+        """Return the user code that the job's thread is running."""
         return where_is(self._thread)
 
     def end(self, patience_seconds: float = 5.0) -> None:
-        """Cancel the job and wait for its end, or until the waiting ends."""
+        """Cancel the job and wait until it ends, or until the wait is given up."""
         self._cancel_once()
         self._cancellation.join(self._thread)
 
     def get_view(self) -> Future[JobView]:
-        """The job as of now, with figures of what has been delivered: after each epoch, and at the end of a batch."""
+        """Return the current view.
+
+        Its figures of delivered output change after each epoch, and at the end of a batch.
+        """
         return completed(replace(self.master.view(), status=self._status))
 
     def last_view(self) -> JobView | None:
-        """The job as it ended."""
+        """Return the job's final view, or None if it has not ended."""
         return replace(self.master.view(), status=self._status) if self._result.done() else None
 
     def get_accumulators(self) -> Future[dict[str, Any]]:
-        """The users' accumulators, by name, of what has been delivered."""
+        """Return the user-defined accumulators of delivered output, by name."""
         return completed(self._sinks.accumulators())
 
     def ask(self, question: Callable[[JobMaster], T]) -> Future[T]:
-        """There is no job master that runs tasks; the future is cancelled."""
+        """Return a cancelled future: a job in steps has no job master that runs tasks."""
         future: Future[T] = Future()
         future.cancel()
         return future

@@ -1,4 +1,4 @@
-"""What tasks leave for the client: handed to it, and committed for the sinks, when the tasks have all ended well.
+"""Delivers the output of tasks to the client, and commits it for the sinks, once all tasks have succeeded.
 
 A task that was run again therefore leaves no trace.
 """
@@ -26,11 +26,11 @@ class Sinks:
     Args:
         job_graph: the job.
         job_id: its id.
-        listener: hears what sinks have for the client.
+        listener: receives the sinks' output for the client.
         clock: processing time.
-        figures: what tasks report is added to them.
-        wait: lets a time (ms) pass before a commit is tried again.
-        all_or_nothing: whether what was committed is taken back when not all of it can be committed.
+        figures: accumulates the metrics that tasks report.
+        wait: waits for a time (ms) before a commit is retried.
+        all_or_nothing: whether to roll back commits if not all of them succeed.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Sinks:
         self._job_graph = job_graph
         self._listener = listener
         self._figures = figures
-        #: by name: those of all tasks whose output was delivered, merged
+        #: accumulators of all tasks whose output was delivered, merged by name
         self._accumulators: dict[str, Any] = {}
 
         def context_of(job_id: str, operator_id: str) -> _CommitterContext:
@@ -56,12 +56,12 @@ class Sinks:
         self._commits = make(job_graph, job_id, context_of, wait, listener.on_log)
 
     def begin(self) -> None:
-        """Before anything is delivered."""
+        """Prepare for commits, before anything is delivered."""
         if isinstance(self._commits, BatchCommits):
             self._commits.begin()
 
     def deliver(self, left: Iterable[Last]) -> None:
-        """Commit, then tell the client. What cannot be committed may be delivered again: the client was not told."""
+        """Commit, then notify the client. A failed delivery may be repeated: the client has not been notified."""
         last = sorted(left, key=lambda one: (one.vertex, one.operator, one.sequence))
         committables: dict[Place, list[Any]] = defaultdict(list)
         others = []
@@ -85,15 +85,15 @@ class Sinks:
             self._listener.on_client_output(operator.operator_id, subtask, one.payload)
 
     def accumulators(self) -> dict[str, Any]:
-        """The values of the users' accumulators so far, by name."""
+        """Return the values of the user-defined accumulators so far, by name."""
         return values_of(dict(self._accumulators))
 
     def end_forerunners(self, job_ids: Iterable[str]) -> None:
-        """The jobs that this one continues are over and owe nothing."""
+        """Clean up after the jobs that this one continues; they have nothing left to commit."""
         self._commits.end_forerunners(job_ids)
 
     def end(self) -> None:
-        """The job is over and owes nothing."""
+        """Clean up at the end of the job, which has nothing left to commit."""
         if isinstance(self._commits, BatchCommits):
             self._commits.end()
         else:
@@ -101,7 +101,7 @@ class Sinks:
 
 
 class _CommitterContext:
-    """What a committer may ask of the client's process, where it runs."""
+    """The context of a committer in the client's process."""
 
     subtask_index = 0
     parallelism = 1
@@ -118,7 +118,7 @@ class _CommitterContext:
         self._listener = listener
 
     def count(self, name: str, increment: int = 1) -> None:
-        """Nobody is shown what a committer counts where a job is driven."""
+        """Ignore the count: nothing displays a committer's counters in the client's process."""
 
     def emit_to_client(self, payload: bytes) -> None:
         self._listener.on_client_output(self.operator_id, 0, payload)

@@ -1,7 +1,7 @@
-"""Steps that call the checkpoint store: a store that hangs does not hold a job up for ever (G8).
+"""Steps that call the checkpoint store; a store that hangs does not block a job forever (G8).
 
-Each call runs in a thread of its own. After the time-out of checkpoints, one that may be carried out late without harm
-is given up: its step fails, and the job restarts. For any other the job waits, and the log says so.
+Each call runs in its own thread. After the checkpoint timeout, a call that may complete late without harm is abandoned:
+its step fails, and the job restarts. For any other call the job waits, and logs that it does.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from penstock.core.master.steps import (
 )
 from penstock.core.ports import CheckpointStore
 
-#: Such a checkpoint is revoked before the next epoch, and nobody needs what a deletion deletes.
+#: Steps to abandon: a late checkpoint is revoked before the next epoch, and deleted files are no longer needed.
 _GIVEN_UP: Final = (CheckLeads, Complete, DeleteGarbage, DeleteJobs, ReadThrough, Revoke)
 
 
 class StoreSteps:
-    """Carries these steps out.
+    """Carries out these steps.
 
     Args:
         store: the store.
@@ -63,11 +63,11 @@ class StoreSteps:
         }
 
     def table(self) -> dict[type[Step], Callable[[Step], object]]:
-        """By the step's class."""
+        """Return the function that carries out each step, by the step's class."""
         return dict.fromkeys(self._calls, self.carry_out)
 
     def carry_out(self, step: Step) -> object:
-        """The result of a step; raises what the store does, or `CallTimeoutError`."""
+        """Carry out a step and return its result. Raises the store's error, or `CallTimeoutError`."""
         result: list[object] = []
         failure: list[BaseException] = []
         has_ended = threading.Event()
@@ -84,7 +84,7 @@ class StoreSteps:
         while not has_ended.wait(self._patience_ms / 1000):
             waited_ms += self._patience_ms
             silence = f"the checkpoint store has not answered for {waited_ms // 1000} s"
-            # A savepoint that came late would lie there without the files that are deleted meanwhile.
+            # A late savepoint would remain without the files that are deleted in the meantime.
             if isinstance(step, _GIVEN_UP) and not (isinstance(step, Complete) and step.savepoint_path):
                 raise CallTimeoutError(f"{type(step).__name__}: {silence} ({CHECKPOINTING_TIMEOUT_MS.key()})")
             self._log(f"{silence}; the job waits for {type(step).__name__}")

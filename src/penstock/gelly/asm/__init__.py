@@ -1,4 +1,4 @@
-"""Steps that algorithms on graphs are made of: degrees, simple graphs, other ids and values; each for `Graph.run`."""
+"""Building blocks of graph algorithms, each for `Graph.run`: degrees, simple graphs, translation of ids and values."""
 
 from penstock.gelly.asm.edge_degrees import (
     EdgeDegreePair,

@@ -1,4 +1,4 @@
-"""Checks of what algorithms are given."""
+"""Checks of the arguments of algorithms."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from penstock.base.errors import WrongTypeError, WrongValueError
 
 
 def whole(owner: Any, name: str, value: Any, at_least: int) -> int:
-    """A whole number that is large enough.
+    """Return an integer after checking its type and its minimum.
 
     Raises:
-        TypeError: if it is no whole number.
+        TypeError: if it is not an integer.
         ValueError: if it is too small.
     """
     if not isinstance(value, int) or isinstance(value, bool):
@@ -22,11 +22,11 @@ def whole(owner: Any, name: str, value: Any, at_least: int) -> int:
 
 
 def number(owner: Any, name: str, value: Any, above: float | None = None, at_least: float | None = None) -> float:
-    """A number that is large enough.
+    """Return a number after checking its type and its lower bounds.
 
     Raises:
-        TypeError: if it is no number.
-        ValueError: if it is too small, or not a number at all (NaN).
+        TypeError: if it is not a number.
+        ValueError: if it is too small, or NaN.
     """
     if not isinstance(value, int | float) or isinstance(value, bool):
         raise WrongTypeError(f"{_name(owner)}: {name} must be a number, not {value!r}")
@@ -38,7 +38,7 @@ def number(owner: Any, name: str, value: Any, above: float | None = None, at_lea
 
 
 def flag(owner: Any, name: str, value: Any) -> bool:
-    """True or false.
+    """Return a boolean after checking its type.
 
     Raises:
         TypeError: if it is anything else.

@@ -14,14 +14,14 @@ from penstock.gelly.base.streams import FIRST, SECOND, co_grouped
 
 
 class _EdgeDegrees(GraphAlgorithm[DataStream]):
-    """What edges with degrees share."""
+    """Base class of the algorithms for edges with degrees."""
 
     vertex_degrees: ClassVar[type[Any]]
-    #: The ends whose degrees are told: 0 is the source, 1 the target.
+    #: The ends whose degrees are added: 0 is the source, 1 the target.
     ends: ClassVar[tuple[int, ...]]
 
     def run(self, graph: Any) -> DataStream:
-        """A stream of `Edge`s whose values are tuples of the edge's value and the degrees."""
+        """Return a stream of `Edge`s whose values are tuples of the edge's value and the degrees."""
         degrees = self.vertex_degrees().run(graph)
         edges: DataStream = graph.get_edges()
         for end in self.ends:

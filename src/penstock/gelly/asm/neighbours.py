@@ -1,10 +1,10 @@
-"""Each vertex with its neighbours, and each edge from the end of lower degree to the other one.
+"""Finds the neighbours of each vertex, and directs each edge from its end of lower degree to the other.
 
-Directions, loops and repeated edges do not matter for who is a neighbour. In an undirected graph each edge is there
-both ways, so its edges need not be turned round.
+Directions, loops and repeated edges do not affect who is a neighbour. An undirected graph has each edge in both
+directions, so its edges need not be reversed.
 
-Why edges go from low to high degree: triangles are found by pairing the edges that leave a vertex. A vertex of high
-degree has few that leave it then, at most the square root of twice the number of edges, so no vertex makes the
+Edges go from low to high degree because triangles are found by pairing the edges that leave a vertex. A vertex of high
+degree then has few outgoing edges, at most the square root of twice the number of edges, so no vertex produces a
 quadratic number of pairs of its neighbours.
 """
 
@@ -16,22 +16,22 @@ from typing import Any, Final, NamedTuple
 from penstock.datastream.data_stream import DataStream
 from penstock.gelly.base.streams import FIRST, of_groups
 
-#: How an edge lies between two vertices: from the first to the second, back, or both ways.
+#: Direction of an edge between two vertices: from the first to the second, back, or both ways.
 FORWARD: Final = 1
 REVERSE: Final = 2
 MUTUAL: Final = 3
-#: The same seen from the other vertex.
+#: The same direction seen from the other vertex.
 TURNED: Final = (0, REVERSE, FORWARD, MUTUAL)
 
 
 class Neighbour(NamedTuple):
-    """What a vertex is told about a neighbour.
+    """A neighbour of a vertex.
 
     Attributes:
         id: the vertex itself.
         neighbour: the neighbour.
         degree: how many neighbours the neighbour has.
-        mask: how the edge lies, from the vertex to the neighbour.
+        mask: the direction of the edge, from the vertex to the neighbour.
     """
 
     id: Any
@@ -41,12 +41,12 @@ class Neighbour(NamedTuple):
 
 
 class Higher(NamedTuple):
-    """A vertex with its neighbours of higher degree; those of equal degree are ordered by id.
+    """A vertex with its neighbours of higher degree; equal degrees are ordered by id.
 
     Attributes:
         id: the vertex.
         degree: how many neighbours it has.
-        neighbours: those of higher degree, the lowest first, and how the edge to each lies.
+        neighbours: the neighbours of higher degree, lowest first, and the direction of the edge to each.
     """
 
     id: Any
@@ -55,18 +55,18 @@ class Higher(NamedTuple):
 
 
 def with_degrees(edges: DataStream, is_directed: bool) -> DataStream:
-    """A `Neighbour` for each pair of vertex and neighbour."""
+    """Return a `Neighbour` for each pair of vertex and neighbour."""
     masked = both_ways(edges) if is_directed else edges.map(_one_way).name("Neighbours")
     return of_groups(masked, FIRST, _tell_neighbours).name("Neighbours' Degrees")
 
 
 def higher_neighbours(edges: DataStream, is_directed: bool) -> DataStream:
-    """A `Higher` for each vertex that has a neighbour."""
+    """Return a `Higher` for each vertex that has a neighbour."""
     return of_groups(with_degrees(edges, is_directed), FIRST, _higher).name("Neighbours Of Higher Degree")
 
 
 def both_ways(edges: DataStream) -> DataStream:
-    """Each edge from both its ends: (id, other id, how it lies)."""
+    """Return each edge from both its ends: (id, other id, direction)."""
     return edges.flat_map(_both_ways).name("Both Ways")
 
 
@@ -79,7 +79,7 @@ def _both_ways(edge: Any) -> list[tuple[Any, Any, int]]:
 
 
 def masks_of(ends: Iterable[tuple[Any, Any, int]]) -> dict[Any, int]:
-    """The neighbours of a vertex, and how the edge to each lies."""
+    """Return the neighbours of a vertex, and the direction of the edge to each."""
     masks: dict[Any, int] = {}
     for _, other, mask in ends:
         masks[other] = masks.get(other, 0) | mask
@@ -97,6 +97,6 @@ def _tell_neighbours(_: Any, key: Any, ends: Iterable[Any]) -> Iterator[Neighbou
 def _higher(_: Any, key: Any, neighbours: Iterable[Neighbour]) -> list[Higher]:
     told = list(neighbours)
     own = (len(told), key)
-    # Ids of equal degree alone are compared, so that those of one graph have to be comparable, and no others.
+    # Ids are compared only if the degrees are equal, so only the ids of one graph must be comparable with each other.
     higher = sorted((n.degree, n.neighbour, n.mask) for n in told if (n.degree, n.neighbour) > own)
     return [Higher(key, len(told), tuple((other, mask) for _, other, mask in higher))]

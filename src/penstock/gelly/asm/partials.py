@@ -1,7 +1,7 @@
-"""Aggregates made within a subtask, so that few records leave it: counts, sums and maxima of what passes.
+"""Partial aggregates within a subtask, so that few records leave it: counts, sums and maxima of its input.
 
-An operator hands each batch to a `Partial`, and emits what that holds when it has grown, and ahead of every checkpoint
-and watermark. So it has no state, its records are never late, and whoever reads the partials merges them.
+An operator passes each batch to a `Partial`, and emits the contents when they have grown, and before every checkpoint
+and watermark. So it has no state, its records are never late, and the reader merges the partial aggregates.
 """
 
 from __future__ import annotations
@@ -16,31 +16,31 @@ from penstock.core.operators.base import StreamOperator
 from penstock.core.records import Batch
 from penstock.datastream.data_stream import DataStream
 
-#: How many entries a partial may hold before it is emitted.
+#: Maximum number of entries in a partial aggregate before it is emitted.
 ENTRIES_MAX: Final = 65_536
 
 
 class Partial(ABC):
-    """An aggregate of the records so far, of one subtask."""
+    """An aggregate of one subtask's records so far."""
 
     @abstractmethod
     def add(self, records: Sequence[Any]) -> None:
-        """Take in a batch of records."""
+        """Add a batch of records."""
 
     @abstractmethod
     def take(self) -> list[Any]:
-        """What it holds, as records; then it holds nothing."""
+        """Return the contents as records, and clear them."""
 
     def size(self) -> int:
-        """How many entries it holds; 1 for one of constant size."""
+        """Return the number of entries; 1 for an aggregate of constant size."""
         return 1
 
 
 class Counts(Partial):
-    """How often each key comes: records are (key, count).
+    """Counts how often each key occurs; its records are (key, count).
 
     Args:
-        keys_of: the keys of a batch of records.
+        keys_of: returns the keys of a batch of records.
     """
 
     def __init__(self, keys_of: Callable[[Sequence[Any]], Iterable[Any]]) -> None:
@@ -60,7 +60,7 @@ class Counts(Partial):
 
 
 class Weights(Counts):
-    """The sum of weights of each key, from records that stand for several (key, weight)."""
+    """Sums the weights of each key, from records that represent several (key, weight)."""
 
     def add(self, records: Sequence[Any]) -> None:
         counts = self._counts
@@ -69,7 +69,7 @@ class Weights(Counts):
 
 
 class PartialsOperator(StreamOperator):
-    """Hands records to a `Partial`, and emits what it takes from it."""
+    """Passes records to a `Partial`, and emits its contents."""
 
     def __init__(self, make: Callable[[], Partial]) -> None:
         self._partial = make()
@@ -96,5 +96,5 @@ class PartialsOperator(StreamOperator):
 
 
 def partials(stream: DataStream, make: Callable[[], Partial], name: str) -> DataStream:
-    """The partial aggregates of a stream's records, a few of each subtask."""
+    """Return the partial aggregates of a stream's records, a few for each subtask."""
     return stream._add(name, partial(PartialsOperator, make)).name(name)

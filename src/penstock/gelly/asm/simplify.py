@@ -1,4 +1,4 @@
-"""Graphs without loops, repeated edges and vertices of high degree."""
+"""Removes loops, repeated edges and vertices of high degree from graphs."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from penstock.gelly.base.streams import BOTH, FIRST, SECOND, of_groups, without
 
 
 class Simplify(GraphAlgorithm[Any]):
-    """Removes loops and repeated edges; of those between the same two vertices one stays, with its value.
+    """Removes loops and repeated edges; one of several edges between the same two vertices remains, with its value.
 
     Args:
-        clip_and_flip: None for a directed graph. For an undirected one each edge comes both ways afterwards: with
-            False all edges of the graph do, with True only those whose source has a greater id than the target, and the
-            others are dropped first.
+        clip_and_flip: None for a directed graph. For an undirected one, the result has edges in both directions: with
+            False all edges of the graph, with True only edges with a source id greater than the target id; the others
+            are dropped first.
     """
 
     def __init__(self, clip_and_flip: bool | None = None) -> None:
@@ -31,24 +31,24 @@ class Simplify(GraphAlgorithm[Any]):
         self._clip_and_flip = clip_and_flip
 
     def run(self, graph: Any) -> Any:
-        """The simple graph; its vertices are those of the graph."""
+        """Return the simple graph, with the same vertices."""
         edges = graph.get_edges().flat_map(partial(_simple, self._clip_and_flip)).name("Remove Loops")
         simple = of_groups(edges, BOTH, _first_of_all).name("Remove Repeated Edges")
         return type(graph).from_data_stream(simple, graph.get_vertices())
 
 
 class MaximumDegree(GraphAlgorithm[Any]):
-    """Removes the vertices of an undirected graph that have more edges than this, and their edges.
+    """Removes the vertices of an undirected graph that have more edges than a maximum, and their edges.
 
     Args:
-        maximum_degree: the highest degree that stays, 1 or more; degrees are counted before anything is removed.
+        maximum_degree: the highest degree to keep, 1 or more; degrees are counted before anything is removed.
     """
 
     def __init__(self, maximum_degree: int) -> None:
         self._maximum = whole(self, "maximum_degree", maximum_degree, 1)
 
     def run(self, graph: Any) -> Any:
-        """The graph without those vertices."""
+        """Return the graph without those vertices."""
         high = VertexDegree().run(graph).filter(partial(_is_above, self._maximum)).name("High Degree")
         vertices = without(graph.get_vertices(), high, FIRST, FIRST).name("Vertices Of Low Degree")
         edges = without(graph.get_edges(), high, FIRST, FIRST).name("Sources Of Low Degree")

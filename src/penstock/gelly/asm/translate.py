@@ -1,4 +1,4 @@
-"""Graphs with other ids or values, as algorithms for `Graph.run`."""
+"""Replaces the ids or values of graphs, as algorithms for `Graph.run`."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from penstock.gelly.base.algorithm import GraphAlgorithm
 
 
 class _Translate(GraphAlgorithm[Any]):
-    """What translations share.
+    """Base class of translations.
 
     Args:
-        translator: a function of the old id or value, or an object with `translate`.
+        translator: a function of the old id or value, or an object with a method `translate`.
     """
 
     method: ClassVar[str]
@@ -25,23 +25,23 @@ class _Translate(GraphAlgorithm[Any]):
         self._translator = translator
 
     def run(self, graph: Any) -> Any:
-        """The graph with the new ids or values."""
+        """Return the graph with the new ids or values."""
         return getattr(graph, self.method)(self._translator)
 
 
 class TranslateGraphIds(_Translate):
-    """Replaces each id by what a function of it returns; different ids must stay different."""
+    """Replaces each id by the result of a function of the id; different ids must stay different."""
 
     method = "translate_graph_ids"
 
 
 class TranslateVertexValues(_Translate):
-    """Replaces the value of each vertex by what a function of it returns."""
+    """Replaces the value of each vertex by the result of a function of the value."""
 
     method = "translate_vertex_values"
 
 
 class TranslateEdgeValues(_Translate):
-    """Replaces the value of each edge by what a function of it returns."""
+    """Replaces the value of each edge by the result of a function of the value."""
 
     method = "translate_edge_values"

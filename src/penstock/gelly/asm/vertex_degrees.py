@@ -20,8 +20,8 @@ class Degrees(NamedTuple):
 
     Attributes:
         degree: how many neighbours it has, whichever way the edges lead.
-        out_degree: to how many of them edges lead.
-        in_degree: from how many of them edges come.
+        out_degree: how many of them its edges lead to.
+        in_degree: how many of them have edges to it.
     """
 
     degree: int
@@ -29,32 +29,32 @@ class Degrees(NamedTuple):
     in_degree: int
 
     def get_degree(self) -> int:
-        """How many neighbours it has, whichever way the edges lead."""
+        """Return how many neighbours the vertex has, whichever way the edges lead."""
         return self.degree
 
     def get_out_degree(self) -> int:
-        """To how many of them edges lead."""
+        """Return how many neighbours the vertex has edges to."""
         return self.out_degree
 
     def get_in_degree(self) -> int:
-        """From how many of them edges come."""
+        """Return how many neighbours have edges to the vertex."""
         return self.in_degree
 
 
 class _VertexDegrees(GraphAlgorithm[DataStream]):
-    """What the degrees of vertices share."""
+    """Base class of the algorithms for vertex degrees."""
 
     #: The value of a vertex without edges.
     zero: ClassVar[Any] = 0
     _includes_zero = False
 
     def set_include_zero_degree_vertices(self, include_zero_degree_vertices: bool) -> Self:
-        """Whether there are results for vertices of degree zero. False by default, which saves a join."""
+        """Set whether to include vertices of degree zero. False by default, which saves a join."""
         self._includes_zero = flag(self, "set_include_zero_degree_vertices", include_zero_degree_vertices)
         return self
 
     def run(self, graph: Any) -> DataStream:
-        """A stream of `Vertex`s (id, degree)."""
+        """Return a stream of `Vertex`s (id, degree)."""
         found = self.degrees(graph.get_edges())
         if not self._includes_zero:
             return found
@@ -62,52 +62,52 @@ class _VertexDegrees(GraphAlgorithm[DataStream]):
         return co_grouped(graph.get_vertices(), found, (FIRST, FIRST), make).name(f"{found.get_name()} With Zero")
 
     def degrees(self, edges: DataStream) -> DataStream:
-        """The degrees of the vertices that edges have."""
+        """Return the degrees of the vertices that have edges."""
         raise NotImplementedError
 
 
 class _CountedEnds(_VertexDegrees):
-    """How many edges have a vertex at one end."""
+    """Counts the edges that have a vertex at one end."""
 
     end: ClassVar[int]
 
     def degrees(self, edges: DataStream) -> DataStream:
-        """Counted in each subtask, then added up."""
+        """Count in each subtask, then add up the counts."""
         name = type(self).__name__
         counts = partials(edges, partial(Counts, partial(_ends, self.end)), f"{name} Counts")
         return of_groups(counts, FIRST, _added).name(name)
 
 
 class VertexOutDegree(_CountedEnds):
-    """For each vertex of a directed graph the number of edges that leave it."""
+    """Counts the outgoing edges of each vertex of a directed graph."""
 
     end = 0
 
 
 class VertexInDegree(_CountedEnds):
-    """For each vertex of a directed graph the number of edges that lead to it."""
+    """Counts the incoming edges of each vertex of a directed graph."""
 
     end = 1
 
 
 class VertexDegree(_CountedEnds):
-    """For each vertex of an undirected graph, which has each edge both ways, the number of its edges."""
+    """Counts the edges of each vertex of an undirected graph, which has each edge in both directions."""
 
     end = 0
 
     def set_reduce_on_target_id(self, reduce_on_target_id: bool) -> Self:
-        """Whether edges are counted at their targets; the result is the same. False by default."""
+        """Set whether to count edges at their targets; the result is the same. False by default."""
         self.end = int(flag(self, "set_reduce_on_target_id", reduce_on_target_id))  # type: ignore[misc]
         return self
 
 
 class VertexDegrees(_VertexDegrees):
-    """For each vertex of a directed graph a `Degrees`: how many neighbours it has, out-edges and in-edges."""
+    """Counts the neighbours of each vertex of a directed graph as `Degrees`: all, along out-edges, along in-edges."""
 
     zero = Degrees(0, 0, 0)
 
     def degrees(self, edges: DataStream) -> DataStream:
-        """Of the neighbours of each vertex."""
+        """Find the degrees from the neighbours of each vertex."""
         return of_groups(both_ways(edges), FIRST, _degrees).name("Vertex Degrees")
 
 

@@ -1,1 +1,1 @@
-"""What all of graphs stands on: elements, streams, operators in step."""
+"""Foundations of graphs: elements, streams, operators in lockstep."""

@@ -1,6 +1,6 @@
-"""What `Graph.run` takes: algorithms, which give a graph or a stream, and analytics, which give one result.
+"""Arguments of `Graph.run`: algorithms, which return a graph or a stream, and analytics, which return one result.
 
-`Graph` itself is above this module, so it is `Any` here; implementations say `Graph`.
+`Graph` belongs to a higher layer than this module, so it is `Any` here; implementations say `Graph`.
 """
 
 from __future__ import annotations
@@ -12,26 +12,26 @@ T = TypeVar("T")
 
 
 class GraphAlgorithm(ABC, Generic[T]):
-    """Turns a graph into something that a program goes on with."""
+    """Transforms a graph into another graph or a stream of results."""
 
     @abstractmethod
     def run(self, graph: Any) -> T:
-        """A stream of results, or a graph."""
+        """Return a stream of results, or a graph."""
 
 
 class GraphAnalytic(ABC, Generic[T]):
-    """Turns a graph into one result, which needs a job: `run` takes the graph in, and `execute` runs the job."""
+    """Computes one result from a graph, which takes a job: `run` takes the graph, and `execute` runs the job."""
 
     graph: Any
 
     def run(self, graph: Any) -> Self:
-        """Take the graph in; returns the analytic itself."""
+        """Take the graph; return the analytic itself."""
         self.graph = graph
         return self
 
     @abstractmethod
     def get_result(self) -> T:
-        """The result; what it needs is computed when it is first asked for."""
+        """Return the result; its input is computed on the first call."""
 
     def execute(self, job_name: str | None = None) -> T:
         """Run the job and return the result."""
@@ -39,13 +39,13 @@ class GraphAnalytic(ABC, Generic[T]):
 
 
 class GraphValidator(ABC):
-    """Says whether a graph is as it should be."""
+    """Checks whether a graph is valid."""
 
     @abstractmethod
     def validate(self, graph: Any) -> bool:
-        """Whether it is; runs a job."""
+        """Return whether the graph is valid; runs a job."""
 
 
 def result_of(algorithm: Any, graph: Any) -> Any:
-    """What `run(graph)` of an algorithm or an analytic gives."""
+    """Return the result of `run(graph)` of an algorithm or an analytic."""
     return algorithm.run(graph)

@@ -1,4 +1,4 @@
-"""What graphs consist of: vertices, edges, and both together."""
+"""Elements of graphs: vertices, edges, and both together."""
 
 from enum import Enum
 from typing import Any, NamedTuple
@@ -11,35 +11,35 @@ class Vertex(NamedTuple):
     value: Any = None
 
     def get_id(self) -> Any:
-        """The id."""
+        """Return the id."""
         return self.id
 
     def get_value(self) -> Any:
-        """The value."""
+        """Return the value."""
         return self.value
 
 
 class Edge(NamedTuple):
-    """An edge from a source to a target, by the ids of the vertices; there may be several of the same two."""
+    """An edge from a source to a target, by the ids of the vertices; several edges may connect the same two."""
 
     source: Any
     target: Any
     value: Any = None
 
     def get_source(self) -> Any:
-        """The id of the vertex that it comes from."""
+        """Return the id of the source."""
         return self.source
 
     def get_target(self) -> Any:
-        """The id of the vertex that it leads to."""
+        """Return the id of the target."""
         return self.target
 
     def get_value(self) -> Any:
-        """The value."""
+        """Return the value."""
         return self.value
 
     def reverse(self) -> "Edge":
-        """The edge the other way round, with the same value."""
+        """Return the reversed edge, with the same value."""
         return Edge(self.target, self.source, self.value)
 
 
@@ -53,20 +53,20 @@ class Triplet(NamedTuple):
     edge_value: Any
 
     def get_src_vertex(self) -> Vertex:
-        """The vertex that the edge comes from."""
+        """Return the source vertex."""
         return Vertex(self.source_id, self.source_value)
 
     def get_trg_vertex(self) -> Vertex:
-        """The vertex that the edge leads to."""
+        """Return the target vertex."""
         return Vertex(self.target_id, self.target_value)
 
     def get_edge(self) -> Edge:
-        """The edge."""
+        """Return the edge."""
         return Edge(self.source_id, self.target_id, self.edge_value)
 
 
 class EdgeDirection(Enum):
-    """Which edges of a vertex are meant: those that lead to it, those that leave it, or all."""
+    """The edges of a vertex to use: incoming, outgoing, or all."""
 
     IN = "in"
     OUT = "out"

@@ -1,4 +1,4 @@
-"""What all parts of `Graph` stand on: two streams, and how to make another graph of others."""
+"""Base of all parts of `Graph`: two streams, and how to make another graph from others."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from penstock.gelly.base.streams import FIRST, SECOND, co_grouped, count, lazy
 
 @dataclass(frozen=True)
 class Origin:
-    """What a graph's records come from: streams of records of other kinds too, such as columns of a file.
+    """The sources of a graph's records: streams whose records may be of other kinds, such as columns of a file.
 
     Attributes:
         edges: records of source, target, and value if there are values.
-        vertices: records of id, and value if there are values; None when the vertices are those of the edges.
-        initializer: gives the values of the edges' vertices, of their ids; None for no values.
+        vertices: records of id, and value if there are values; None if the edges determine the vertices.
+        initializer: returns the values of the edges' vertices by their ids; None for no values.
     """
 
     edges: DataStream
@@ -26,7 +26,7 @@ class Origin:
 
 
 class GraphBase:
-    """A graph: a bounded stream of vertices and one of edges. Methods give other graphs; nothing runs before a job."""
+    """A graph: a bounded stream of vertices and one of edges. Methods return new graphs; nothing runs before a job."""
 
     def __init__(
         self,
@@ -42,11 +42,11 @@ class GraphBase:
 
     @property
     def origin(self) -> Origin:
-        """What the graph's records come from, for algorithms that do not need them as records."""
+        """The source streams of the graph, for algorithms that do not need them as records."""
         return self._origin
 
     def _with(self, vertices: DataStream | None = None, edges: DataStream | None = None) -> Self:
-        """A graph with other vertices or edges."""
+        """Return a graph with other vertices or edges."""
         held = self._origin.vertices or self._vertices
         origin = Origin(
             self._origin.edges if edges is None else edges,
@@ -62,45 +62,45 @@ class GraphBase:
     # --- what it consists of -----------------------------------------------------------------------------------------
 
     def get_context(self) -> StreamExecutionEnvironment:
-        """The environment of the streams."""
+        """Return the environment of the streams."""
         return self._context
 
     def get_vertices(self) -> DataStream:
-        """The vertices, as `Vertex`."""
+        """Return the vertices, as `Vertex`."""
         return self._vertices
 
     def get_edges(self) -> DataStream:
-        """The edges, as `Edge`."""
+        """Return the edges, as `Edge`."""
         return self._edges
 
     def get_vertices_as_tuple2(self) -> DataStream:
-        """The vertices as plain tuples (id, value)."""
+        """Return the vertices as plain tuples (id, value)."""
         return lazy(self._vertices.map(tuple).name("Vertices As Tuples"))
 
     def get_edges_as_tuple3(self) -> DataStream:
-        """The edges as plain tuples (source, target, value)."""
+        """Return the edges as plain tuples (source, target, value)."""
         return lazy(self._edges.map(tuple).name("Edges As Tuples"))
 
     def get_vertex_ids(self) -> DataStream:
-        """The ids of all vertices."""
+        """Return the ids of all vertices."""
         return lazy(self._vertices.map(FIRST).name("Vertex Ids"))
 
     def get_edge_ids(self) -> DataStream:
-        """For each edge a tuple (source, target)."""
+        """Return a tuple (source, target) for each edge."""
         return lazy(self._edges.map(_ends).name("Edge Ids"))
 
     def get_triplets(self) -> DataStream:
-        """Each edge with the values of both its vertices, as `Triplet`; edges that lack a vertex are left out."""
+        """Return each edge with the values of both its vertices, as `Triplet`; edges that lack a vertex are omitted."""
         with_source = co_grouped(self._edges, self._vertices, (FIRST, FIRST), _edges_with_value).name("Source Values")
         keys = (_second_of_first, FIRST)
         return co_grouped(with_source, self._vertices, keys, _triplets).name("Triplets")
 
     def number_of_vertices(self) -> int:
-        """How many vertices there are; runs a job."""
+        """Return the number of vertices; runs a job."""
         return count(self._vertices, "Number of vertices")
 
     def number_of_edges(self) -> int:
-        """How many edges there are; runs a job."""
+        """Return the number of edges; runs a job."""
         return count(self._edges, "Number of edges")
 
 

@@ -1,4 +1,4 @@
-"""An operator whose subtasks work in step, as a bounded stream: it runs as a batch job of its own, once (I3)."""
+"""An operator whose subtasks work in lockstep, as a bounded stream: it runs as a separate batch job, once (I3)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from penstock.plan.transformation import Transformation, Upstream
 
 @dataclass(frozen=True)
 class Input:
-    """A stream that the operator reads, and how it is dealt out; `index` is the number of the input."""
+    """An input stream of the operator, and its partitioner; `index` is the number of the input."""
 
     stream: DataStream
     partitioner: Partitioner
@@ -26,28 +26,28 @@ class Input:
 
 
 def by_id(position: int) -> Partitioner:
-    """To the partition that owns the id at this position."""
+    """Partition by the owner of the id at this position."""
     return IdPartitioner(position)
 
 
 def to_all() -> Partitioner:
-    """To all partitions."""
+    """Broadcast to all partitions."""
     return BroadcastPartitioner()
 
 
 def in_step(
     operator: Callable[[], StreamOperator], inputs: Sequence[Input], name: str, parallelism: int | None
 ) -> DataStream:
-    """What the operator emits; the loop runs when a job that reads it begins, in any runtime mode, and once.
+    """Return the operator's output. The loop runs once, when a job that reads it begins, in any execution mode.
 
     Args:
-        operator: makes the operator.
-        inputs: what it reads: bounded streams.
-        name: what plans, logs and errors call it.
+        operator: creates the operator.
+        inputs: its inputs: bounded streams.
+        name: its name in plans, logs and errors.
         parallelism: how many subtasks it has; None for the environment's number.
 
     Raises:
-        ConfigurationError: if a stream comes from a source that never ends.
+        ConfigurationError: if a stream comes from an unbounded source.
     """
     environment = inputs[0].stream.get_execution_environment()
     upstreams: list[Upstream] = []
@@ -69,7 +69,7 @@ def _plain(one: Input) -> DataStream:
 
 
 class _PlainTuplesOperator(StreamOperator):
-    """Records as plain tuples, which are pickled in half the time of named ones; columns stay what they are."""
+    """Converts records to plain tuples, which are pickled in half the time of named ones; columns stay unchanged."""
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         if not isinstance(batch, ColumnBatch):

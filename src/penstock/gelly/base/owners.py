@@ -1,4 +1,4 @@
-"""Which partition owns a vertex: by a hash of its id, the same for all streams of a graph."""
+"""Assigns vertices to partitions by a hash of their ids, the same for all streams of a graph."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _ID_MAX: Final = (1 << 63) - 1
 
 
 def owners_of(ids: Any, partitions: int) -> Any:
-    """The partition of each id of a numpy array of 64-bit integers."""
+    """Return the partition of each id of a numpy array of 64-bit integers."""
     mixed = ids.astype(np.int64, copy=False).view(np.uint64) * np.uint64(_MIX)
     mixed ^= mixed >> np.uint64(32)
     return (mixed % np.uint64(partitions)).astype(np.uint16)
 
 
 def owner_of(vertex_id: Any, partitions: int) -> int:
-    """The partition of an id of any kind; equal ids have one owner, as numbers that are equal do."""
+    """Return the partition of an id of any kind; equal ids have the same owner, such as the numbers 1 and 1.0."""
     is_whole = isinstance(vertex_id, int) or (isinstance(vertex_id, float) and vertex_id.is_integer())
     if is_whole and _ID_MIN <= vertex_id <= _ID_MAX:
         mixed = int(vertex_id) * _MIX & _M64
@@ -37,7 +37,7 @@ def owner_of(vertex_id: Any, partitions: int) -> int:
 
 
 class Owners(dict[Any, int]):
-    """The owner of each id, worked out at the first request."""
+    """The owner of each id, computed on the first request."""
 
     def __init__(self, partitions: int) -> None:
         super().__init__()
@@ -49,7 +49,7 @@ class Owners(dict[Any, int]):
 
 
 class IdPartitioner(SelectingPartitioner):
-    """By the owner of the id at a position of each record."""
+    """Partitions by the owner of the id at a position of each record."""
 
     name = "HASH"
 
@@ -57,13 +57,13 @@ class IdPartitioner(SelectingPartitioner):
         self._position = position
 
     def set_up(self, subtask_index: int, channels: int, max_parallelism: int, consumer: str = "") -> None:
-        """Forget the owners."""
+        """Set up the partitioner, without known owners."""
         super().set_up(subtask_index, channels, max_parallelism, consumer)
         self._consumer = consumer
         self._owners = Owners(channels)
 
     def channels_of(self, values: list[Any]) -> Sequence[int]:
-        """The owner of each record's id."""
+        """Return the owner of each record's id."""
         ids = [value[self._position] for value in values]
         try:
             if set(map(type, ids)) == {int}:
@@ -76,7 +76,7 @@ class IdPartitioner(SelectingPartitioner):
             raise WrongValueError(f"{self._consumer}: an id of the graph cannot be a key: {error}") from error
 
     def channels_of_columns(self, batch: ColumnBatch) -> Any:
-        """The owner of each record's id, as a numpy array."""
+        """Return the owner of each record's id, as a numpy array."""
         column = batch.columns.column(self._position)
         if pa.types.is_integer(column.type) and column.type != pa.uint64() and not column.null_count:
             return owners_of(column.to_numpy(zero_copy_only=False), self.channels)

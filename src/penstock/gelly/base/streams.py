@@ -1,4 +1,4 @@
-"""Operations on bounded streams that graph methods are made of; all give the same in every runtime mode."""
+"""Operations on bounded streams that graph methods are made of; all give the same results in every execution mode."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from penstock.plan.transformation import upstream_first
 
 Key = Callable[[Any], Any]
 
-#: The keys of vertices and edges.
+#: Key functions of vertices and edges.
 FIRST: Key = itemgetter(0)
 SECOND: Key = itemgetter(1)
 BOTH: Key = itemgetter(0, 1)
@@ -27,17 +27,17 @@ _T = TypeVar("_T")
 
 
 def lazy(stream: DataStream) -> DataStream:
-    """The stream, which a job computes only if something reads it: graphs have many streams that nobody asks for."""
+    """Mark a stream to be computed only if a job reads it: many streams of a graph are never read. Return it."""
     environment = stream.get_execution_environment()
     environment.leave_out(upstream_first(upstream.transformation for upstream in stream.upstreams))
     return stream
 
 
 class Wrapped(Function):
-    """A function around a user's function, which it opens and closes.
+    """Wraps a user-defined function, which it opens and closes.
 
     Args:
-        function: the user's function, or its object.
+        function: the user-defined function, or its object.
         name: the method of the object.
     """
 
@@ -47,37 +47,37 @@ class Wrapped(Function):
         self.call: Callable[..., Any] = getattr(function, name, function) if has_method else function
 
     def open(self, runtime_context: RuntimeContext) -> None:
-        """Open the user's function."""
+        """Open the user-defined function."""
         if isinstance(self.function, Function):
             self.function.open(runtime_context)
 
     def close(self) -> None:
-        """Close the user's function."""
+        """Close the user-defined function."""
         if isinstance(self.function, Function):
             self.function.close()
 
 
 class WrappedMap(Wrapped, MapFunction):
-    """A map function around a user's function."""
+    """A map function that wraps a user-defined function."""
 
     def __init__(self, make: Callable[[Callable[..., Any], Any], Any], function: Any, name: str = "map") -> None:
         super().__init__(function, name)
         self._make = make
 
     def map(self, value: Any) -> Any:
-        """What `make(function, value)` gives."""
+        """Return the result of `make(function, value)`."""
         return self._make(self.call, value)
 
 
 class WrappedFlatMap(Wrapped, FlatMapFunction):
-    """A flat-map function around a user's function."""
+    """A flat-map function that wraps a user-defined function."""
 
     def __init__(self, make: Callable[[Callable[..., Any], Any], Any], function: Any, name: str = "flat_map") -> None:
         super().__init__(function, name)
         self._make = make
 
     def flat_map(self, value: Any) -> Any:
-        """What `make(function, value)` gives."""
+        """Return the results of `make(function, value)`."""
         return self._make(self.call, value)
 
 
@@ -93,13 +93,13 @@ class _Group(Wrapped, WindowFunction[Any, Any, Any, Any]):
 def of_groups(
     stream: DataStream, key: Key, make: Callable[..., Iterable[Any]], function: Any = None, name: str = ""
 ) -> DataStream:
-    """Results of `make(function, key, records)` for all records of each key."""
+    """Return the results of `make(function, key, records)` for all records of each key."""
     windows = stream.key_by(key).window(GlobalWindows.create()).trigger(EventTimeTrigger.create())
     return lazy(windows.apply(_Group(make, function, name)))
 
 
 class _CoGroup(Wrapped):
-    """Hands both sides to `make(function, ones, others)`."""
+    """Passes both sides to `make(function, ones, others)`."""
 
     def __init__(self, make: Callable[..., Iterable[Any]], function: Any, name: str) -> None:
         super().__init__(function, name)
@@ -117,7 +117,7 @@ def co_grouped(
     function: Any = None,
     name: str = "",
 ) -> DataStream:
-    """Results of `make(function, ones, others)` for the records of each key that either stream has."""
+    """Return the results of `make(function, ones, others)` for the records of each key of either stream."""
     return lazy(ones.co_group(others).where(keys[0]).equal_to(keys[1]).apply(_CoGroup(make, function, name)))
 
 
@@ -130,17 +130,17 @@ def _matched(_: Any, ones: Iterable[Any], others: Iterable[Any]) -> Iterator[Any
 
 
 def without(ones: DataStream, others: DataStream, key: Key, other_key: Key) -> DataStream:
-    """The records of the first stream whose key the second one does not have."""
+    """Return the records of the first stream whose key the second one does not have."""
     return co_grouped(ones, others, (key, other_key), _unmatched)
 
 
 def with_key_in(ones: DataStream, others: DataStream, key: Key, other_key: Key) -> DataStream:
-    """The records of the first stream whose key the second one has, once or several times."""
+    """Return the records of the first stream whose key the second one has, once or several times."""
     return co_grouped(ones, others, (key, other_key), _matched)
 
 
 def distinct_values(records: Iterable[_T]) -> list[_T]:
-    """The different ones among records that need not be hashable, in the order of their first appearance."""
+    """Return the distinct records in the order of their first appearance; they need not be hashable."""
     found: list[_T] = []
     try:
         return list(dict.fromkeys(records))
@@ -156,12 +156,12 @@ def _distinct(_: Any, key: Any, records: Iterable[Any]) -> Iterable[Any]:
 
 
 def distinct(stream: DataStream, key: Key) -> DataStream:
-    """The different records; equal ones must have equal keys."""
+    """Return the distinct records; equal ones must have equal keys."""
     return of_groups(stream, key, _distinct)
 
 
 class _CountOperator(StreamOperator):
-    """Emits how many records its subtask has had, at the end."""
+    """Emits the number of its subtask's records at the end."""
 
     def open(self) -> None:
         self._count = 0
@@ -174,13 +174,13 @@ class _CountOperator(StreamOperator):
 
 
 def count(stream: DataStream, job_name: str) -> int:
-    """How many records a bounded stream has; runs a job."""
+    """Return the number of records of a bounded stream; runs a job."""
     counts = stream._add("Count", partial(_CountOperator))
     return sum(collected(counts, job_name))
 
 
 def collected(stream: DataStream, job_name: str) -> list[Any]:
-    """All records of a bounded stream; runs a job."""
+    """Return all records of a bounded stream; runs a job."""
     results = stream.execute_and_collect(job_name)
     if isinstance(results, list):
         return results
@@ -189,7 +189,7 @@ def collected(stream: DataStream, job_name: str) -> list[Any]:
 
 
 def check_stream(stream: Any, what: str) -> DataStream:
-    """The stream; raises `TypeError` for anything else."""
+    """Return the stream; raise `TypeError` for anything else."""
     if not isinstance(stream, DataStream):
         raise WrongTypeError(f"{what} must be a DataStream, not {type(stream).__name__}; see Graph.from_collection")
     return stream

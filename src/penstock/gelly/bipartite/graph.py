@@ -10,27 +10,27 @@ from penstock.gelly.graph import Graph
 
 
 class BipartiteEdge(NamedTuple):
-    """An edge from a top vertex to a bottom vertex, by their ids; these may be equal, and are still two vertices."""
+    """An edge from a top vertex to a bottom vertex, by their ids; equal ids still denote two vertices."""
 
     top_id: Any
     bottom_id: Any
     value: Any = None
 
     def get_top_id(self) -> Any:
-        """The id of the top vertex."""
+        """Return the id of the top vertex."""
         return self.top_id
 
     def get_bottom_id(self) -> Any:
-        """The id of the bottom vertex."""
+        """Return the id of the bottom vertex."""
         return self.bottom_id
 
     def get_value(self) -> Any:
-        """The value."""
+        """Return the value."""
         return self.value
 
 
 class Projection(NamedTuple):
-    """What connects two vertices in a full projection: the vertex between them, and all values on the way."""
+    """The connection of two vertices in a full projection: the vertex between them, and all values along the path."""
 
     intermediate_vertex_id: Any
     intermediate_vertex_value: Any
@@ -40,35 +40,35 @@ class Projection(NamedTuple):
     target_edge_value: Any
 
     def get_intermediate_vertex_id(self) -> Any:
-        """The id of the vertex between them."""
+        """Return the id of the vertex between the two."""
         return self.intermediate_vertex_id
 
     def get_intermediate_vertex_value(self) -> Any:
-        """The value of the vertex between them."""
+        """Return the value of the vertex between the two."""
         return self.intermediate_vertex_value
 
     def get_source_vertex_value(self) -> Any:
-        """The value of the vertex that the edge comes from."""
+        """Return the value of the source vertex."""
         return self.source_vertex_value
 
     def get_target_vertex_value(self) -> Any:
-        """The value of the vertex that the edge leads to."""
+        """Return the value of the target vertex."""
         return self.target_vertex_value
 
     def get_source_edge_value(self) -> Any:
-        """The value of the edge between the source and the vertex between them."""
+        """Return the value of the edge between the source and the vertex in the middle."""
         return self.source_edge_value
 
     def get_target_edge_value(self) -> Any:
-        """The value of the edge between the target and the vertex between them."""
+        """Return the value of the edge between the target and the vertex in the middle."""
         return self.target_edge_value
 
 
 class BipartiteGraph:
     """A graph of top and bottom vertices. A projection has the vertices of one kind.
 
-    In a projection an edge leads from a vertex to each other one that has a neighbour in common with it; several
-    edges, if they have several in common. So each pair is connected both ways.
+    In a projection, an edge leads from a vertex to each other vertex that shares a neighbour with it; several edges, if
+    they share several. So each pair is connected both ways.
     """
 
     def __init__(
@@ -90,45 +90,48 @@ class BipartiteGraph:
         edges: DataStream,
         context: StreamExecutionEnvironment | None = None,
     ) -> "BipartiteGraph":
-        """A graph of streams of `Vertex`, `Vertex` and `BipartiteEdge`."""
+        """Create a graph from streams of `Vertex`, `Vertex` and `BipartiteEdge`."""
         check_stream(top_vertices, "the top vertices")
         check_stream(bottom_vertices, "the bottom vertices")
         environment = check_stream(edges, "the edges").get_execution_environment()
         return BipartiteGraph(top_vertices, bottom_vertices, edges, context or environment)
 
     def get_context(self) -> StreamExecutionEnvironment:
-        """The environment of the streams."""
+        """Return the environment of the streams."""
         return self._context
 
     def get_top_vertices(self) -> DataStream:
-        """The top vertices, as `Vertex`."""
+        """Return the top vertices, as `Vertex`."""
         return self._top
 
     def get_bottom_vertices(self) -> DataStream:
-        """The bottom vertices, as `Vertex`."""
+        """Return the bottom vertices, as `Vertex`."""
         return self._bottom
 
     def get_edges(self) -> DataStream:
-        """The edges, as `BipartiteEdge`."""
+        """Return the edges, as `BipartiteEdge`."""
         return self._edges
 
     def projection_top_simple(self) -> Graph:
-        """The top vertices; the value of an edge is a tuple of the values of the two edges that it stands for."""
+        """Project on the top vertices; an edge's value is a tuple of the values of the two edges that it replaces."""
         edges = of_groups(self._edges, SECOND, _tops_of_one).name("Simple Top Projection")
         return Graph.from_data_stream(edges, self._top)
 
     def projection_bottom_simple(self) -> Graph:
-        """The bottom vertices; the value of an edge is a tuple of the values of the two edges that it stands for."""
+        """Project on the bottom vertices.
+
+        An edge's value is a tuple of the values of the two edges that it replaces.
+        """
         edges = of_groups(self._edges, FIRST, _bottoms_of_one).name("Simple Bottom Projection")
         return Graph.from_data_stream(edges, self._bottom)
 
     def projection_top_full(self) -> Graph:
-        """The top vertices; the value of an edge is a `Projection`."""
+        """Project on the top vertices; the value of an edge is a `Projection`."""
         found = self._full(self._top, FIRST, self._bottom, SECOND)
         return Graph.from_data_stream(found.name("Full Top Projection"), self._top)
 
     def projection_bottom_full(self) -> Graph:
-        """The bottom vertices; the value of an edge is a `Projection`."""
+        """Project on the bottom vertices; the value of an edge is a `Projection`."""
         found = self._full(self._bottom, SECOND, self._top, FIRST)
         return Graph.from_data_stream(found.name("Full Bottom Projection"), self._bottom)
 
@@ -153,7 +156,7 @@ def _pairs(ends: list[tuple[Any, Any]]) -> Iterator[Edge]:
 
 
 class _EdgesWithValue:
-    """(id of the vertex in the middle, id of an end, the end's value, the edge's value)."""
+    """Yields (id of the vertex in the middle, id of an end, the end's value, the edge's value)."""
 
     def __init__(self, end: Key, middle: Key) -> None:
         self._end = end

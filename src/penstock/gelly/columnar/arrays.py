@@ -1,8 +1,8 @@
-"""The arrays of one partition of a graph, and the way of values along its edges.
+"""The arrays of one partition of a graph, and the flow of values along its edges.
 
-Edges are kept in the order of what they lead to. A partition has a *slot* for each vertex, of whatever partition, that
-its edges lead to; slots are in the order of the partitions that own the vertices. At the beginning it tells each owner
-for which vertices it has slots, in which order. From then on only values travel, and an owner knows where they belong.
+Edges are sorted by target. A partition has a *slot* for each vertex of any partition that its edges lead to; slots are
+ordered by the partitions that own the vertices. At the beginning, it sends each owner the ids of the vertices in its
+slots, in order. From then on only values travel, and an owner knows where they belong.
 """
 
 from __future__ import annotations
@@ -30,16 +30,17 @@ from penstock.gelly.columnar.ids import (
 
 
 class GraphArrays:
-    """See the module's text.
+    """See the module docstring.
 
     Attributes:
-        ids: of the vertices: an Arrow array, or a list.
-        vertex_values: an array of numbers, a list of anything else, or None when the graph has no vertices of its own.
-        degrees: how many edges the value of each vertex goes along.
-        in_degrees: how many values come to each vertex when all are sent.
-        number_of_vertices: of all partitions.
-        number_of_edges: of all partitions, in the kernel's direction; with all directions each edge counts twice.
-        sums: what all partitions have added, by name.
+        ids: the ids of the vertices: an Arrow array, or a list.
+        vertex_values: an array of numbers, a list of anything else, or None if the graph has no vertices of its own.
+        degrees: how many edges the value of each vertex is sent along.
+        in_degrees: how many values each vertex receives if all are sent.
+        number_of_vertices: the number of all partitions' vertices.
+        number_of_edges: the number of all partitions' edges in the kernel's direction; with all directions each edge
+            counts twice.
+        sums: the sums over all partitions, by name.
         superstep: the number of the superstep, from 1.
     """
 
@@ -65,28 +66,28 @@ class GraphArrays:
         self._added[name] = self._added.get(name, 0) + number
 
     def take_added(self) -> dict[str, float]:
-        """What was added since the last call."""
+        """Return the numbers added since the last call."""
         added, self._added = self._added, {}
         return added
 
     # --- loading -----------------------------------------------------------------------------------------------------
 
     def expect_vertices(self) -> None:
-        """The vertices come by themselves; otherwise they are those of the edges."""
+        """Expect an input of vertices; otherwise the edges determine the vertices."""
         self._has_vertices = True
 
     def load_vertices(self, batch: Batch) -> None:
-        """Take in records (id, value)."""
+        """Load records (id, value)."""
         ids, values = _columns(batch, 2)[:2]
         self._vertices.append((ids, values))
 
     def load_edges(self, batch: Batch, end: int) -> None:
-        """Take in records (source, target, value) whose values go from the source (end 0) or from the target (1)."""
+        """Load records (source, target, value) that carry values from the source (end 0) or from the target (1)."""
         source, target, values = _columns(batch, 3)
         self._edges.append((target, source, values) if end else (source, target, values))
 
     def addresses(self) -> list[Any]:
-        """All edges have come: for each partition the ids of its vertices that edges lead to, and how many do."""
+        """Return, by partition, the vertex ids that the loaded edges lead to, and the number of edges to each."""
         ends = joined([one[0] for one in self._edges])
         targets = joined([one[1] for one in self._edges])
         self.edge_values = _together([one[2] for one in self._edges])
@@ -112,7 +113,7 @@ class GraphArrays:
         ]
 
     def settle(self, addressed: Sequence[Any]) -> None:
-        """What all partitions address here has come: number the vertices."""
+        """Number the vertices, now that the addresses from all partitions have arrived."""
         if self._has_vertices:
             self._number_given()
         else:
@@ -133,7 +134,7 @@ class GraphArrays:
         del self._ends, self._end_codes
 
     def initialize(self, value_of: Callable[[Any], Any]) -> None:
-        """Give the vertices values, of their ids."""
+        """Compute the values of the vertices from their ids."""
         self.vertex_values = _numbers_of([value_of(one) for one in listed(self.ids)])
 
     def _number_given(self) -> None:
@@ -143,12 +144,12 @@ class GraphArrays:
         self.ids, codes = encoded(ids)
         if values is not None:
             last = np.zeros(len(self.ids), np.int64)
-            last[codes] = np.arange(len(codes))  # of several of one id the last one counts
+            last[codes] = np.arange(len(codes))  # the last of several vertices with the same id counts
             values = _taken(values, last)
         self.vertex_values = values
 
     def _drop_edges_from_nowhere(self) -> None:
-        """Edges whose first end is no vertex of the graph carry nothing."""
+        """Drop edges whose first end is missing from the graph: they carry nothing."""
         there = self.edge_sources >= 0
         if there.all():
             return
@@ -160,7 +161,10 @@ class GraphArrays:
     # --- values along edges ------------------------------------------------------------------------------------------
 
     def scattered(self, values: Any, active: Any, along: Any, combine: Combine) -> list[Any]:
-        """For each partition what goes to it, or None: values for its slots, and which slots; None for all of them."""
+        """Return each partition's payload, or None: values, and their slots (None for all).
+
+        With `Combine.NONE`, the number of values for each slot takes the place of the slots.
+        """
         sources = self.edge_sources
         if not len(sources) or (active is not None and not active.any()):
             return [None] * self.partitions
@@ -196,7 +200,7 @@ class GraphArrays:
             yield (part, counts[begin:end]) if len(part) else None
 
     def gathered(self, payloads: Sequence[Any], combine: Combine, kind: Any) -> Inbox:
-        """What came from all partitions; `kind` is the type of values where none came."""
+        """Collect the values from all partitions; `kind` is the type of values if none arrived."""
         for payload in payloads:
             if payload is not None:
                 kind = payload[0].dtype
@@ -212,11 +216,11 @@ class GraphArrays:
             at = places if slots is None else places[slots]
             if not is_all_there:
                 part, at = part[at >= 0], at[at >= 0]
-            if kind.kind == "O":  # of which no value changes nothing
+            if kind.kind == "O":  # objects have no identity value
                 both = has[at]
                 values[at[~both]] = part[~both]
                 part, at = part[both], at[both]
-            values[at] = combined(values[at], part)  # no place is there twice
+            values[at] = combined(values[at], part)  # no index occurs twice
             has[places if slots is None else places[slots]] = True
         return Inbox(values, has)
 
@@ -234,7 +238,7 @@ class GraphArrays:
 
 
 def _columns(batch: Batch, width: int) -> tuple[Any, ...]:
-    """Columns of a batch; ids first. Records may lack the last one, which is then None."""
+    """Return the columns of a batch, ids first. Records may lack the last column, which is then None."""
     ids = width - 1
     if isinstance(batch, ColumnBatch):
         found = batch.columns.columns
@@ -266,7 +270,7 @@ def _numbers_of(values: Sequence[Any]) -> Any:
 
 
 def _together(parts: Sequence[Any]) -> Any:
-    """One array or list of several; None if all are."""
+    """Return several arrays or lists as one; None if all are None."""
     if all(part is None for part in parts):
         return None
     if all(isinstance(part, np.ndarray) for part in parts):

@@ -1,4 +1,4 @@
-"""What becomes of values that come to one vertex."""
+"""Combination of the values that arrive at one vertex."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ import numpy as np
 
 
 class Combine(Enum):
-    """What becomes of several values for one vertex."""
+    """How several values for one vertex are combined."""
 
     SUM = "sum"
     MIN = "min"
     MAX = "max"
-    #: Nothing: the vertex gets all of them.
+    #: Not at all: the vertex gets all of them.
     NONE = "none"
 
 
 @dataclass(frozen=True)
 class Inbox:
-    """What came for the vertices of a partition.
+    """The values that arrived for the vertices of a partition.
 
     Attributes:
-        values: combined: one for each vertex, which means nothing where `has` is false, but for `Combine.SUM`, where
-            it is 0. Otherwise all that came, in the order of the vertices.
-        has: whether anything came for a vertex.
-        offsets: with `Combine.NONE`: those of vertex i are `values[offsets[i] : offsets[i + 1]]`; otherwise None.
+        values: if combined, one for each vertex, undefined where `has` is false (0 for `Combine.SUM`). Otherwise all
+            values that arrived, in the order of the vertices.
+        has: whether anything arrived for a vertex.
+        offsets: with `Combine.NONE`, vertex i has `values[offsets[i] : offsets[i + 1]]`; otherwise None.
     """
 
     values: Any
@@ -36,7 +36,7 @@ class Inbox:
 
 
 def identity_of(combine: Combine, kind: Any) -> Any:
-    """What changes nothing when it is combined with a value of this type."""
+    """Return the identity of the combination for a type: combining it with a value leaves the value unchanged."""
     if combine is Combine.SUM:
         return kind.type(0)
     is_least = combine is Combine.MAX
@@ -48,5 +48,5 @@ def identity_of(combine: Combine, kind: Any) -> Any:
     return kind.type(limits.min if is_least else limits.max)
 
 
-#: How values are combined.
+#: The functions that combine values.
 UFUNCS = {Combine.SUM: np.add, Combine.MIN: np.minimum, Combine.MAX: np.maximum}

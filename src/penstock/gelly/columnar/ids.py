@@ -1,4 +1,4 @@
-"""Columns of vertex ids: Arrow arrays of whole numbers or texts, or lists of anything else that can be a key."""
+"""Columns of vertex ids: Arrow arrays of integers or text, or lists of any other keys."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Ids = Any
 
 
 def ids_of(values: Sequence[Any]) -> Ids:
-    """A column of ids: an Arrow array if all are whole numbers of 64 bits, or all are texts."""
+    """Return a column of ids: an Arrow array if all are 64-bit integers, or all are text."""
     kinds = set(map(type, values))
     if kinds == {int}:
         try:
@@ -27,7 +27,7 @@ def ids_of(values: Sequence[Any]) -> Ids:
 
 
 def ids_of_column(column: Any) -> Ids:
-    """The same of an Arrow array."""
+    """Return the same for an Arrow array."""
     if pa.types.is_integer(column.type) and column.type != pa.uint64() and not column.null_count:
         return column.cast(pa.int64())
     if column.type == pa.string() and not column.null_count:
@@ -36,7 +36,7 @@ def ids_of_column(column: Any) -> Ids:
 
 
 def joined(parts: Sequence[Ids]) -> Ids:
-    """One column of several."""
+    """Join several columns into one."""
     types = {part.type if isinstance(part, pa.Array) else None for part in parts if len(part)}
     if not types:
         return pa.array([], pa.int64())
@@ -46,13 +46,13 @@ def joined(parts: Sequence[Ids]) -> Ids:
 
 
 def listed(ids: Ids) -> list[Any]:
-    """The ids as a list."""
+    """Return the ids as a list."""
     values: list[Any] = ids.to_pylist() if isinstance(ids, pa.Array) else ids
     return values
 
 
 def encoded(ids: Ids) -> tuple[Ids, Any]:
-    """The different ids, and for each id the number of its place among these."""
+    """Return the distinct ids, and the index of each id among them."""
     if isinstance(ids, pa.Array):
         found = ids.dictionary_encode()
         return found.dictionary, found.indices.to_numpy(zero_copy_only=False)
@@ -62,7 +62,7 @@ def encoded(ids: Ids) -> tuple[Ids, Any]:
 
 
 def places_in(known: Ids, wanted: Ids) -> Any:
-    """For each wanted id the number of its place among the known, which are different; -1 if it is not there."""
+    """Return the index of each wanted id among the known ids, which are distinct; -1 if it is missing."""
     if isinstance(known, pa.Array) and isinstance(wanted, pa.Array) and known.type == wanted.type:
         found = pc.index_in(wanted, value_set=known)
         return pc.fill_null(found, -1).to_numpy(zero_copy_only=False).astype(np.int64)
@@ -71,14 +71,14 @@ def places_in(known: Ids, wanted: Ids) -> Any:
 
 
 def taken(ids: Ids, places: Any) -> Ids:
-    """The ids at these places."""
+    """Return the ids at these indices."""
     if isinstance(ids, pa.Array):
         return ids.take(pa.array(places))
     return [ids[place] for place in places]
 
 
 def owners_in(ids: Ids, partitions: int) -> Any:
-    """The partition of each id."""
+    """Return the partition of each id."""
     if isinstance(ids, pa.Array) and pa.types.is_integer(ids.type):
         return owners_of(ids.to_numpy(zero_copy_only=False), partitions)
     owners = Owners(partitions)
@@ -86,7 +86,7 @@ def owners_in(ids: Ids, partitions: int) -> Any:
 
 
 def sorted_by(numbers: Any) -> Any:
-    """A stable order of numbers from 0 to 2**32 - 1, by radix: numpy sorts 16 bits so."""
+    """Return a stable sort order of numbers from 0 to 2**32 - 1, by radix sort, which numpy uses for 16 bits."""
     order = np.argsort((numbers & 0xFFFF).astype(np.uint16), kind="stable")
     if len(numbers) and int(numbers.max()) > 0xFFFF:
         high = (numbers >> 16).astype(np.uint16)[order]

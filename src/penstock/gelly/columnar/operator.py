@@ -1,4 +1,4 @@
-"""The operator that runs a kernel superstep by superstep, in step with its other subtasks."""
+"""The operator that runs a kernel superstep by superstep, in lockstep with its other subtasks."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from penstock.gelly.columnar.kernel import Kernel
 
 #: The inputs: vertices, edges by their source, edges by their target.
 VERTICES, BY_SOURCE, BY_TARGET = 0, 1, 2
-#: Where the values of vertices come from.
+#: The values of vertices come from the input of vertices.
 GIVEN: Final = "given"
 _EMITTED_AT_A_TIME: Final = 4096
 
 
 class KernelOperator(LockstepOperator):
-    """See the module's text.
+    """See the module docstring.
 
     Args:
-        kernel: what a superstep does.
-        max_iterations: how many supersteps there are at most; None for any number.
-        name: of the iteration, for logs.
-        record: makes a record of the result, of an id and what the kernel's `results` has for it.
-        vertex_values: `GIVEN` when vertices come by themselves. Otherwise they are those of the edges, and this gives
-            their values, of their ids, or is None for no values.
+        kernel: the work of a superstep.
+        max_iterations: the maximum number of supersteps; None for any number.
+        name: the iteration's name in logs.
+        record: makes a record of the result from an id and its values in the kernel's `results`.
+        vertex_values: `GIVEN` if vertices have their own input. Otherwise the edges determine the vertices, and this
+            returns their values by their ids, or is None for no values.
     """
 
     def __init__(
@@ -46,13 +46,13 @@ class KernelOperator(LockstepOperator):
         self._vertex_values = vertex_values
 
     def open(self) -> None:
-        """Begin with no vertices."""
+        """Begin without vertices."""
         self._graph = GraphArrays(self.context.subtask_index, self.context.parallelism)
         if self._vertex_values == GIVEN:
             self._graph.expect_vertices()
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
-        """Take in a part of the graph."""
+        """Load a part of the graph."""
         if not len(batch):
             return
         if input_index == VERTICES:
@@ -61,7 +61,7 @@ class KernelOperator(LockstepOperator):
             self._graph.load_edges(batch, input_index - BY_SOURCE)
 
     def rounds(self) -> Generator[Round, Answer, None]:
-        """All supersteps; emits the result at the end."""
+        """Run all supersteps; emit the result at the end."""
         graph, kernel = self._graph, self._kernel
         answer = yield Round(graph.addresses())
         graph.settle(answer.payloads)
@@ -122,7 +122,7 @@ class KernelOperator(LockstepOperator):
             yield Batch(list(map(self._record, listed(ids[part]), *lists)))
 
     def _columns(self, columns: list[Any]) -> Iterator[Batch]:
-        """Records that are columns until somebody wants to see one."""
+        """Yield the records in columns, which become rows only on access."""
         names = getattr(self._record, "_fields", None) or [f"f{place}" for place in range(len(columns))]
         whole = pa.RecordBatch.from_arrays(columns, list(names))
         for begin in range(0, len(whole), COLUMN_BATCH_ROWS):

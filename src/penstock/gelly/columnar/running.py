@@ -23,15 +23,15 @@ def run_kernel(
     record: Callable[..., Any],
     parallelism: int | None = None,
 ) -> DataStream:
-    """A stream of the kernel's results; it runs when a job reads the stream, and once.
+    """Return a stream of the kernel's results. The kernel runs once, when a job reads the stream.
 
     Args:
         graph: the graph.
-        kernel: what a superstep does.
-        max_iterations: how many supersteps there are at most; None for as many as it takes.
-        name: what plans, logs and errors call it.
-        record: makes a record of an id and the values of the kernel's `results`; `Vertex` or another NamedTuple.
-        parallelism: in how many partitions the graph lies; None for the environment's parallelism.
+        kernel: the work of a superstep.
+        max_iterations: the maximum number of supersteps; None for no limit.
+        name: its name in plans, logs and errors.
+        record: makes a record from an id and the values of the kernel's `results`; `Vertex` or another NamedTuple.
+        parallelism: the number of partitions of the graph; None for the environment's parallelism.
 
     Raises:
         ValueError: if the maximum is negative.

@@ -1,4 +1,4 @@
-"""What all generators share: vertices are whole numbers from 0 on, and each subtask makes its part of the edges."""
+"""The base of all generators: vertices are integers from 0, and each subtask generates a part of the edges."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from penstock.gelly.graph import Graph
 
 
 class GraphGenerator(ABC):
-    """Makes a graph of whole numbers as ids, from 0 on, with values None.
+    """Generates a graph whose vertex ids are integers from 0. All values are None.
 
     Args:
         env: the environment of the graph.
@@ -32,27 +32,27 @@ class GraphGenerator(ABC):
         self._env = env
 
     def set_parallelism(self, parallelism: int) -> Self:
-        """How many subtasks make the graph; by default as many as the environment says. The graph is the same."""
+        """Set the number of subtasks that generate the graph (default: the environment's). The graph is the same."""
         self._parallelism = whole(self, "parallelism", parallelism, 1)
         return self
 
     @abstractmethod
     def generate(self) -> Graph:
-        """The graph; nothing runs before a job reads it.
+        """Return the graph. Nothing runs until a job reads it.
 
         Raises:
-            ValueError: if what the generator has been told makes no graph.
+            ValueError: if the generator's settings do not define a graph.
         """
 
     def _graph(self, vertices: int, edges_of: Callable[[int], Iterable[Edge]]) -> Graph:
-        """The graph of so many vertices, each with the edges that leave it."""
+        """Return the graph with this number of vertices. `edges_of` returns the outgoing edges of a vertex."""
         name = type(self).__name__
         made = self._own(self._numbers(vertices, f"{name} Ids").map(_vertex)).name(f"{name} Vertices")
         edges = self._own(self._numbers(vertices, f"{name} Sources").flat_map(edges_of)).name(f"{name} Edges")
         return Graph.from_data_stream(edges, made)
 
     def _numbers(self, count: int, name: str) -> DataStream:
-        """The whole numbers below this one."""
+        """Return a stream of the integers from 0 to `count - 1`."""
         if not count:
             return self._env.from_collection([])
         source = NumberSequenceSource(0, count - 1)
@@ -63,11 +63,11 @@ class GraphGenerator(ABC):
 
 
 class CountedGenerator(GraphGenerator):
-    """A generator that is told how many vertices there are.
+    """A generator with a given number of vertices.
 
     Args:
         env: the environment of the graph.
-        vertex_count: how many, `count_min` or more.
+        vertex_count: the number of vertices, `count_min` or more.
     """
 
     count_min = 2
@@ -82,5 +82,5 @@ def _vertex(number: int) -> Vertex:
 
 
 def edges_to(source: int, targets: Iterable[int]) -> list[Any]:
-    """Edges without values from a vertex to each of these, in ascending order, and to none twice."""
+    """Return edges without values from a vertex to the targets, in ascending order and without duplicates."""
     return [Edge(source, target, None) for target in sorted(set(targets))]

@@ -1,4 +1,4 @@
-"""Graphs that are grids: of any dimensions, a path, a circle, a hypercube."""
+"""Grid graphs: of any dimensions, a path, a circle, a hypercube."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from penstock.gelly.graph import Graph
 
 
 class GridGraph(GraphGenerator):
-    """A grid of one or more dimensions, each of which may be closed to a circle.
+    """A grid of one or more dimensions, each optionally closed to a circle.
 
-    Ids count the last dimension first: in a grid of 2 by 3, 0 is a neighbour of 1 and of 3.
+    Ids count along the last dimension first: in a 2 by 3 grid, 0 is a neighbour of 1 and of 3.
 
     Args:
         env: the environment of the graph.
@@ -32,18 +32,18 @@ class GridGraph(GraphGenerator):
         """Add a dimension.
 
         Args:
-            size: how many vertices it has, 2 or more.
-            wrap_endpoints: whether the last one is a neighbour of the first.
+            size: the number of vertices, 2 or more.
+            wrap_endpoints: whether the last vertex is a neighbour of the first.
         """
         closed = flag(self, "wrap_endpoints", wrap_endpoints)
         self._dimensions.append((whole(self, "size", size, 2), closed))
         return self
 
     def generate(self) -> Graph:
-        """The graph.
+        """Return the graph.
 
         Raises:
-            ValueError: if there is no dimension.
+            ValueError: if no dimension was added.
         """
         if not self._dimensions:
             raise WrongValueError("GridGraph has no dimensions: add them with add_dimension")
@@ -56,11 +56,11 @@ class PathGraph(CountedGenerator):
 
     Args:
         env: the environment of the graph.
-        vertex_count: how many vertices there are, 2 or more.
+        vertex_count: the number of vertices, 2 or more.
     """
 
     def generate(self) -> Graph:
-        """The graph."""
+        """Return the graph."""
         return self._graph(self._count, partial(_grid, ((self._count, False),)))
 
 
@@ -69,22 +69,22 @@ class CycleGraph(CountedGenerator):
 
     Args:
         env: the environment of the graph.
-        vertex_count: how many vertices there are, 3 or more.
+        vertex_count: the number of vertices, 3 or more.
     """
 
     count_min = 3
 
     def generate(self) -> Graph:
-        """The graph."""
+        """Return the graph."""
         return self._graph(self._count, partial(_grid, ((self._count, True),)))
 
 
 class HypercubeGraph(GraphGenerator):
-    """A cube of any dimension; the ids of neighbours differ in one bit.
+    """A cube of any dimension. The ids of neighbours differ in one bit.
 
     Args:
         env: the environment of the graph.
-        dimensions: how many, 1 or more; there are 2 to this power of vertices.
+        dimensions: the number of dimensions, 1 or more; the graph has `2 ** dimensions` vertices.
     """
 
     def __init__(self, env: StreamExecutionEnvironment, dimensions: int) -> None:
@@ -92,7 +92,7 @@ class HypercubeGraph(GraphGenerator):
         self._dimensions = whole(self, "dimensions", dimensions, 1)
 
     def generate(self) -> Graph:
-        """The graph."""
+        """Return the graph."""
         return self._graph(2**self._dimensions, partial(_grid, ((2, False),) * self._dimensions))
 
 

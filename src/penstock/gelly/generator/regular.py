@@ -1,4 +1,4 @@
-"""Graphs without any shape but who is how far from whom: circles, stars, pairs, complete and empty graphs."""
+"""Graphs defined only by distances between vertices: circles, stars, pairs, complete and empty graphs."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from penstock.gelly.graph import Graph
 
 
 class CirculantGraph(CountedGenerator):
-    """Vertices in a circle, with edges between those that are some numbers of steps apart, both ways.
+    """Vertices in a circle, connected in both directions to the vertices at given distances.
 
     Args:
         env: the environment of the graph.
-        vertex_count: how many vertices there are, 2 or more.
+        vertex_count: the number of vertices, 2 or more.
     """
 
     def __init__(self, env: StreamExecutionEnvironment, vertex_count: int) -> None:
@@ -26,10 +26,10 @@ class CirculantGraph(CountedGenerator):
         self._ranges: list[range] = []
 
     def add_range(self, offset: int, length: int) -> Self:
-        """Add edges to the vertices that are `offset` to `offset + length - 1` steps away.
+        """Connect each vertex to the vertices `offset` to `offset + length - 1` steps away.
 
         Raises:
-            ValueError: if the range goes round the whole circle, or has steps that another range has.
+            ValueError: if the range goes round the whole circle or overlaps another range.
         """
         first = whole(self, "offset", offset, 1)
         steps = range(first, first + whole(self, "length", length, 1))
@@ -48,32 +48,33 @@ class CirculantGraph(CountedGenerator):
         return self
 
     def generate(self) -> Graph:
-        """The graph; without ranges it has no edges."""
+        """Return the graph. It has no edges unless ranges were added."""
         ahead = {step for steps in self._ranges for step in steps}
         both = sorted(ahead | {self._count - step for step in ahead})
         return self._graph(self._count, partial(_circulant, self._count, both))
 
 
 class CompleteGraph(CountedGenerator):
-    """Each vertex is a neighbour of each other one.
+    """A graph in which all vertices are neighbours.
 
     Args:
         env: the environment of the graph.
-        vertex_count: how many vertices there are, 2 or more.
+        vertex_count: the number of vertices, 2 or more.
     """
 
     def generate(self) -> Graph:
-        """The graph."""
+        """Return the graph."""
         return self._graph(self._count, partial(_all_others, self._count))
 
 
 class EchoGraph(CountedGenerator):
-    """A circulant graph in which each vertex is connected to those that are the furthest away.
+    """A circulant graph that connects each vertex to the vertices furthest away.
 
     Args:
         env: the environment of the graph.
-        vertex_count: how many vertices there are, 2 or more.
-        vertex_degree: how many neighbours each has, 1 or more and fewer than vertices; one of the two numbers is even.
+        vertex_count: the number of vertices, 2 or more.
+        vertex_degree: the number of neighbours of each vertex, 1 or more and less than `vertex_count`. One of the two
+            numbers must be even, the other odd.
     """
 
     def __init__(self, env: StreamExecutionEnvironment, vertex_count: int, vertex_degree: int) -> None:
@@ -87,7 +88,7 @@ class EchoGraph(CountedGenerator):
             )
 
     def generate(self) -> Graph:
-        """The graph."""
+        """Return the graph."""
         first = (self._count - self._degree + 1) // 2
         return self._graph(self._count, partial(_circulant, self._count, range(first, first + self._degree)))
 
@@ -97,22 +98,22 @@ class EmptyGraph(CountedGenerator):
 
     Args:
         env: the environment of the graph.
-        vertex_count: how many vertices there are, 0 or more.
+        vertex_count: the number of vertices, 0 or more.
     """
 
     count_min = 0
 
     def generate(self) -> Graph:
-        """The graph."""
+        """Return the graph."""
         return self._graph(self._count, _none)
 
 
 class SingletonEdgeGraph(GraphGenerator):
-    """Pairs of vertices, each with an edge between them.
+    """Pairs of vertices, each connected by an edge.
 
     Args:
         env: the environment of the graph.
-        vertex_pair_count: how many pairs there are, 1 or more.
+        vertex_pair_count: the number of pairs, 1 or more.
     """
 
     def __init__(self, env: StreamExecutionEnvironment, vertex_pair_count: int) -> None:
@@ -120,20 +121,20 @@ class SingletonEdgeGraph(GraphGenerator):
         self._pairs = whole(self, "vertex_pair_count", vertex_pair_count, 1)
 
     def generate(self) -> Graph:
-        """The graph."""
+        """Return the graph."""
         return self._graph(2 * self._pairs, _partner)
 
 
 class StarGraph(CountedGenerator):
-    """A vertex in the middle, 0, that is the only neighbour of all others.
+    """A central vertex, 0, that is the only neighbour of all others.
 
     Args:
         env: the environment of the graph.
-        vertex_count: how many vertices there are, 2 or more.
+        vertex_count: the number of vertices, 2 or more.
     """
 
     def generate(self) -> Graph:
-        """The graph."""
+        """Return the graph."""
         return self._graph(self._count, partial(_star, self._count))
 
 

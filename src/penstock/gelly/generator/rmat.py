@@ -1,4 +1,4 @@
-"""Random graphs whose degrees follow a power law, as those of many real ones do (R-MAT)."""
+"""Random graphs whose degrees follow a power law, like many real graphs (R-MAT)."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from penstock.gelly.base.elements import Edge
 from penstock.gelly.generator.base import GraphGenerator
 from penstock.gelly.graph import Graph
 
-#: Edges are drawn in blocks of this many. A block has random numbers of its own, whichever subtask draws it.
+#: Edges in a block. Each block has its own random numbers, whichever subtask draws it.
 BLOCK_EDGES: Final = 16_384
 _TRIES_MAX: Final = 100
 
 
 class RMatGraph(GraphGenerator):
-    """A directed graph with edges drawn at random, with loops and repeated edges; its vertices are those with edges.
+    """A random directed graph with self-loops and duplicate edges. Its vertices are the ends of its edges.
 
-    The square of possible edges is halved both ways again and again: one quarter of it is chosen at random, until one
-    edge is left. `Simplify` makes a simple graph of it. The same seed gives the same graph.
+    An edge is drawn by splitting the square of possible edges into quarters and choosing one at random, again and
+    again, until one edge is left. `Simplify` turns the graph into a simple one. The same seed gives the same graph.
 
     Args:
         env: the environment of the graph.
-        seed: of the random numbers, 0 or more.
-        vertex_count: ids are below this, 1 or more.
-        edge_count: how many edges there are, 1 or more.
+        seed: the seed of the random numbers, 0 or more.
+        vertex_count: the upper bound of ids, exclusive; 1 or more.
+        edge_count: the number of edges, 1 or more.
     """
 
     def __init__(self, env: StreamExecutionEnvironment, seed: int, vertex_count: int, edge_count: int) -> None:
@@ -41,12 +41,12 @@ class RMatGraph(GraphGenerator):
         self._noise = 0.0
 
     def set_constants(self, a: float, b: float, c: float) -> Self:
-        """How probable three of the quarters are; the fourth one has the rest. The defaults are 0.57, 0.19 and 0.19.
+        """Set the probabilities of three quarters; the fourth has the rest. The defaults are 0.57, 0.19 and 0.19.
 
         Args:
-            a: of the quarter in which both source and target are in the lower half.
-            b: of that with the source in the lower half, and the target in the upper one.
-            c: of that with the source in the upper half, and the target in the lower one.
+            a: the quarter with source and target in the lower half.
+            b: the quarter with the source in the lower and the target in the upper half.
+            c: the quarter with the source in the upper and the target in the lower half.
 
         Raises:
             ValueError: if their sum is greater than 1.
@@ -58,7 +58,7 @@ class RMatGraph(GraphGenerator):
         return self
 
     def set_noise(self, noise_enabled: bool, noise: float) -> Self:
-        """Whether probabilities change from one choice of an edge to the next, by up to half of `noise` (0 to 2)."""
+        """Set whether probabilities vary between the choices for an edge, by up to half of `noise` (0 to 2)."""
         strength = number(self, "noise", noise, at_least=0)
         if strength > 2:
             raise WrongValueError(f"RMatGraph: noise must be 2 or less, not {noise}")
@@ -66,7 +66,7 @@ class RMatGraph(GraphGenerator):
         return self
 
     def generate(self) -> Graph:
-        """The graph."""
+        """Return the graph."""
         blocks = self._numbers(-(-self._edges // BLOCK_EDGES), "RMatGraph Blocks")
         draw = partial(_block, self._seed, self._vertices, self._edges, self._constants, self._noise)
         return Graph.from_data_stream(self._own(blocks.flat_map(draw)).name("RMatGraph Edges"))
@@ -93,7 +93,7 @@ def _block(
 
 
 def _draw(chance: Any, bits: int, count: int, constants: tuple[float, float, float], noise: float) -> tuple[Any, Any]:
-    """Sources and targets, bit by bit; some may be too high when the number of vertices is not a power of two."""
+    """Draw sources and targets bit by bit. Some are too high if the number of vertices is not a power of two."""
     sources, targets = np.zeros(count, np.int64), np.zeros(count, np.int64)
     parts = np.tile(np.array([*constants, 1 - sum(constants)]), (count, 1))
     for _ in range(bits):

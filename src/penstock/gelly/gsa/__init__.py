@@ -1,4 +1,4 @@
-"""Gather-sum-apply iterations: a value for each edge, summed for each vertex, which then may change.
+"""Gather-sum-apply iterations: gather a value for each edge, sum the values at each vertex, and apply the sum to it.
 
     distances = graph.run_gather_sum_apply_iteration(
         lambda neighbor: neighbor.neighbor_value + neighbor.edge_value,
@@ -7,7 +7,7 @@
         100,
     )
 
-In superstep 1 all vertices are neighbours; later those whose value was set in the superstep before.
+In superstep 1 all vertices are neighbours; later only vertices whose value was set in the previous superstep.
 """
 
 from penstock.gelly.gsa.functions import ApplyFunction, GatherFunction, GSAConfiguration, Neighbor, SumFunction

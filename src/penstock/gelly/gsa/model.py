@@ -1,4 +1,4 @@
-"""What a gather-sum-apply iteration does in a superstep."""
+"""The superstep of a gather-sum-apply iteration."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from penstock.gelly.supersteps.partition import Box, Partition, merged
 
 
 class GatherSumApply(Model):
-    """Gathers and sums where the neighbours lie; sums and applies where the vertices lie."""
+    """Gathers and sums in the partitions of the neighbours, then sums and applies in the partitions of the vertices."""
 
     name = "Gather-sum-apply Iteration"
 
@@ -25,7 +25,7 @@ class GatherSumApply(Model):
         self._apply = apply
 
     def set_up(self, partition: Partition, direction: EdgeDirection) -> None:
-        """The partition is complete."""
+        """Set up the model with a complete partition."""
         super().set_up(partition, direction)
         self._neighbours = neighbours_of(partition, direction)
 
@@ -50,7 +50,7 @@ class GatherSumApply(Model):
         return self.outboxes.take(self._summed)
 
     def receive(self, boxes: list[Box | None]) -> None:
-        """Sum what the partitions have gathered, and apply."""
+        """Sum the values gathered by all partitions, and apply the sums."""
         inbox = merged(boxes, self._summed)
         self._sum.post_superstep()
         apply, values, index = self._apply, self.partition.values, self.partition.index

@@ -1,4 +1,4 @@
-"""Algorithms on graphs, for `Graph.run`; `undirected` and `directed` hold those that differ by the kind of graph."""
+"""Graph algorithms for `Graph.run`. `undirected` and `directed` hold those specific to a kind of graph."""
 
 from penstock.gelly.library import directed, undirected
 from penstock.gelly.library.adamic_adar import AdamicAdar

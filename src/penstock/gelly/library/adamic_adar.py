@@ -1,4 +1,4 @@
-"""The index of Adamic and Adar: shared neighbours, of which those with few neighbours count most."""
+"""The Adamic-Adar index: shared neighbours, which count more the fewer neighbours they have."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class AdamicAdarScore(NamedTuple):
     """Two vertices that share neighbours.
 
     Attributes:
-        vertex_id_0: the lesser id.
-        vertex_id_1: the greater id.
-        adamic_adar_score: the sum over shared neighbours of 1 / ln(how many neighbours those have).
+        vertex_id_0: the smaller id.
+        vertex_id_1: the larger id.
+        adamic_adar_score: the sum of 1 / ln(number of neighbours) over shared neighbours.
     """
 
     vertex_id_0: Any
@@ -34,22 +34,22 @@ class AdamicAdarScore(NamedTuple):
     adamic_adar_score: float
 
     def get_vertex_id_0(self) -> Any:
-        """The lesser id."""
+        """Return the smaller id."""
         return self.vertex_id_0
 
     def get_vertex_id_1(self) -> Any:
-        """The greater id."""
+        """Return the larger id."""
         return self.vertex_id_1
 
     def get_adamic_adar_score(self) -> float:
-        """The sum over shared neighbours of 1 / ln(how many neighbours those have)."""
+        """Return the sum of 1 / ln(number of neighbours) over shared neighbours."""
         return self.adamic_adar_score
 
 
 class AdamicAdar(GraphAlgorithm[DataStream]):
-    """How much the neighbours have in common that two vertices share, for each two vertices that share one.
+    """Scores the shared neighbours of each pair of vertices that share one.
 
-    The graph is undirected and simple, with each edge both ways.
+    The graph is undirected and simple, with each edge in both directions.
     """
 
     _minimum_score = 0.0
@@ -57,26 +57,26 @@ class AdamicAdar(GraphAlgorithm[DataStream]):
     _mirrors = False
 
     def set_minimum_score(self, score: float) -> Self:
-        """Leave out pairs with a score below this; 0 or more."""
+        """Leave out pairs with a score below `score`, which is 0 or more."""
         self._minimum_score = number(self, "set_minimum_score: the score", score, at_least=0)
         return self
 
     def set_minimum_ratio(self, ratio: float) -> Self:
-        """Leave out pairs with a score below this times the average contribution of a shared neighbour; 0 or more."""
+        """Leave out pairs with a score below `ratio` (0 or more) times a shared neighbour's average contribution."""
         self._minimum_ratio = number(self, "set_minimum_ratio: the ratio", ratio, at_least=0)
         return self
 
     def set_mirror_results(self, mirror_results: bool) -> Self:
-        """Whether each pair comes a second time with its ids exchanged. False by default."""
+        """Set whether each pair is emitted a second time with its ids swapped (default: False)."""
         self._mirrors = flag(self, "set_mirror_results", mirror_results)
         return self
 
     def run(self, graph: Any) -> DataStream:
-        """A stream of the pairs."""
+        """Return a stream of the pairs."""
         scores = pairs(graph.get_edges(), GROUP_SIZE, partial(_scores, self._minimum_score), "Adamic-Adar")
         if self._minimum_ratio > 0:
             sums = partials(VertexDegree().run(graph), _PairSums, "Sums Of Scores")
-            # A loop's superstep is a batch in every runtime mode, so the broadcast side comes first.
+            # A loop's superstep is a batch in every execution mode, so the broadcast side arrives first.
             step = scores.iterate(1).name("Adamic-Adar Ratio")
             above = step.connect(sums.broadcast(_AVERAGE)).process(_AboveRatio(self._minimum_ratio))
             scores = step.close_with(above)
@@ -99,7 +99,7 @@ def _mirrored(pair: AdamicAdarScore) -> list[AdamicAdarScore]:
 
 
 class _PairSums(Partial):
-    """Sums over vertices: the pairs of their neighbours by degree, as (degree, pairs)."""
+    """Counts the pairs of neighbours of vertices by degree, as (degree, pairs)."""
 
     def __init__(self) -> None:
         self._pairs: defaultdict[int, int] = defaultdict(int)
@@ -115,7 +115,7 @@ class _PairSums(Partial):
 
 
 class _AboveRatio(BroadcastProcessFunction):
-    """The pairs with at least this part of the average contribution."""
+    """Selects the pairs with at least this ratio of the average contribution."""
 
     def __init__(self, ratio: float) -> None:
         self._ratio = ratio

@@ -1,4 +1,4 @@
-"""What analytics have in common: the result of the graph is computed once, when it is first asked for."""
+"""The base of analytics. The result of the graph is computed once, on first request."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ T = TypeVar("T")
 
 
 class Analytic(GraphAnalytic[T], Generic[T]):
-    """An analytic whose result takes one job."""
+    """An analytic that computes its result in one job."""
 
     _graph: Any = None
     _result: T | None = None
 
     def run(self, graph: Any) -> Self:
-        """Take the graph in; returns the analytic itself."""
+        """Set the graph, and return the analytic itself."""
         self.graph = self._graph = graph
         self._result = None
         return self
 
     def get_result(self) -> T:
-        """The result; runs a job when there is none yet.
+        """Return the result. Runs a job if it has not been computed yet.
 
         Raises:
             RuntimeError: before `run`.
@@ -44,4 +44,4 @@ class Analytic(GraphAnalytic[T], Generic[T]):
 
     @abstractmethod
     def compute(self, graph: Any, job_name: str) -> T:
-        """The result of a graph; runs a job of that name."""
+        """Compute the result of a graph in a job of this name."""

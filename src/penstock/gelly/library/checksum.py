@@ -1,4 +1,4 @@
-"""A fingerprint of a graph, to see whether two are the same."""
+"""A fingerprint of a graph, to compare graphs."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ class Checksum:
     """The fingerprint of a graph. Unpacks into both numbers.
 
     Attributes:
-        count: how many vertices and edges there are together.
-        checksum: the sum of their hashes, as 64 bits; hashes differ from Java's.
+        count: the number of vertices and edges together.
+        checksum: the sum of their hashes, as 64 bits. The hashes differ from Java's.
     """
 
     count: int
     checksum: int
 
     def get_count(self) -> int:
-        """How many vertices and edges there are together."""
+        """Return the number of vertices and edges together."""
         return self.count
 
     def get_checksum(self) -> int:
-        """The sum of their hashes."""
+        """Return the sum of their hashes."""
         return self.checksum
 
     def __iter__(self) -> Iterator[int]:
@@ -44,10 +44,10 @@ class Checksum:
 
 
 class ChecksumHashCode(Analytic[Checksum]):
-    """Counts vertices and edges and adds up their hashes, whatever their order.
+    """Counts vertices and edges and adds up their hashes, in any order.
 
-    Ids and values are such as may be keys: numbers, text, bytes, times, None, and tuples of these. The result is the
-    same in every process.
+    Ids and values must be valid keys: numbers, text, bytes, times, None, and tuples of these. The result is the same in
+    every process.
     """
 
     def compute(self, graph: Any, job_name: str) -> Checksum:

@@ -1,4 +1,4 @@
-"""Analytics of how densely a graph is connected: the average and the global clustering coefficient."""
+"""Analytics for how densely a graph is connected: the average and the global clustering coefficient."""
 
 from __future__ import annotations
 
@@ -21,54 +21,54 @@ class AverageClustering(NamedTuple):
     """The average of the local clustering coefficients.
 
     Attributes:
-        number_of_vertices: how many vertices there are.
-        average_clustering_coefficient: the average; vertices with fewer than two neighbours count as 0, and it is NaN
-            for a graph without vertices.
+        number_of_vertices: the number of vertices.
+        average_clustering_coefficient: the average. Vertices with fewer than two neighbours count as 0. It is NaN for a
+            graph without vertices.
     """
 
     number_of_vertices: int
     average_clustering_coefficient: float
 
     def get_number_of_vertices(self) -> int:
-        """How many vertices there are."""
+        """Return the number of vertices."""
         return self.number_of_vertices
 
     def get_average_clustering_coefficient(self) -> float:
-        """The average."""
+        """Return the average."""
         return self.average_clustering_coefficient
 
 
 class GlobalClustering(NamedTuple):
-    """How many triplets are closed.
+    """The number of closed triplets.
 
     Attributes:
-        number_of_triplets: how many pairs of neighbours the vertices have.
-        number_of_triangles: how many of these pairs have an edge: three for each triangle.
+        number_of_triplets: the number of pairs of neighbours, over all vertices.
+        number_of_triangles: the number of these pairs with an edge: three for each triangle.
     """
 
     number_of_triplets: int
     number_of_triangles: int
 
     def get_number_of_triplets(self) -> int:
-        """How many pairs of neighbours the vertices have."""
+        """Return the number of pairs of neighbours, over all vertices."""
         return self.number_of_triplets
 
     def get_number_of_triangles(self) -> int:
-        """How many of these pairs have an edge."""
+        """Return the number of these pairs with an edge."""
         return self.number_of_triangles
 
     @property
     def global_clustering_coefficient_score(self) -> float:
-        """The part of the triplets that is closed, from 0 to 1; NaN for a graph without triplets."""
+        """The fraction of triplets that are closed, from 0 to 1; NaN for a graph without triplets."""
         return self.number_of_triangles / self.number_of_triplets if self.number_of_triplets else math.nan
 
     def get_global_clustering_coefficient_score(self) -> float:
-        """The part of the triplets that is closed, from 0 to 1; NaN for a graph without triplets."""
+        """Return the fraction of triplets that are closed, from 0 to 1; NaN for a graph without triplets."""
         return self.global_clustering_coefficient_score
 
 
 class _AverageClusteringCoefficient(Analytic[AverageClustering]):
-    """What the averages of directed and undirected graphs share."""
+    """The common base of the averages for directed and undirected graphs."""
 
     local: ClassVar[type[Any]]
 
@@ -92,7 +92,7 @@ class DirectedAverageClusteringCoefficient(_AverageClusteringCoefficient):
 
 
 class _ScoreSum(Partial):
-    """How many results there are, and the sum of their scores: as parts without a rounding error, to be added up."""
+    """The number of results and the sum of their scores, as parts to add up, without rounding errors."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -110,7 +110,7 @@ class _ScoreSum(Partial):
 
 
 def exact_parts(numbers: Sequence[float]) -> list[float]:
-    """A few numbers with the same exact sum, so that the order in which numbers are added up makes no difference."""
+    """Return a few numbers with the same exact sum, so that the order of addition makes no difference."""
     parts: list[float] = []
     for number in numbers:
         kept = []
@@ -126,7 +126,7 @@ def exact_parts(numbers: Sequence[float]) -> list[float]:
 
 
 class _GlobalClusteringCoefficient(Analytic[GlobalClustering]):
-    """What the coefficients of directed and undirected graphs share."""
+    """The common base of the coefficients for directed and undirected graphs."""
 
     is_directed: ClassVar[bool]
 
@@ -139,19 +139,19 @@ class _GlobalClusteringCoefficient(Analytic[GlobalClustering]):
 
 
 class UndirectedGlobalClusteringCoefficient(_GlobalClusteringCoefficient):
-    """The part of the pairs of neighbours in an undirected graph that are neighbours themselves."""
+    """The fraction of pairs of neighbours in an undirected graph that are neighbours themselves."""
 
     is_directed = False
 
 
 class DirectedGlobalClusteringCoefficient(_GlobalClusteringCoefficient):
-    """The part of the pairs of neighbours, whichever way they are, that are neighbours themselves."""
+    """The fraction of pairs of neighbours, in any direction, that are neighbours themselves."""
 
     is_directed = True
 
 
 class _Sum(Partial):
-    """A sum, as a record with a place for each of two."""
+    """A sum, in one of the two positions of a record."""
 
     def __init__(self) -> None:
         self.sum = 0

@@ -1,4 +1,4 @@
-"""Communities by labels with scores, which fade with each step (Leung and others)."""
+"""Communities by labels with scores that fade with each step (Leung and others)."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from penstock.gelly.spargel import GatherFunction, ScatterFunction
 
 
 class CommunityDetection(GraphAlgorithm[Any]):
-    """Gives each vertex the label of its community; directions do not matter.
+    """Gives each vertex the label of its community, ignoring directions.
 
-    A vertex has a label, at first its value, and a score, at first 1. It tells its neighbours the label, and the score
-    times the value of the edge. A vertex takes the label whose scores are the highest in sum, of several the least, and
-    the highest of its scores; if the label is a new one, the score falls by `delta / superstep`.
+    A vertex has a label, initially its value, and a score, initially 1. It sends its neighbours the label, and the
+    score times the value of the edge. A vertex takes the label with the highest sum of scores (the smallest label on a
+    tie) and the highest of its scores. If the label is new, the score falls by `delta / superstep`.
 
     Args:
-        max_iterations: how many supersteps there are at most.
+        max_iterations: the maximum number of supersteps.
         delta: how much scores fade with each step to another vertex; 0.5 is usual.
     """
 
@@ -29,7 +29,10 @@ class CommunityDetection(GraphAlgorithm[Any]):
         self._delta = number(self, "delta", delta)
 
     def run(self, graph: Any) -> Any:
-        """The graph, made undirected, with labels as vertex values; the graph has ints there, and floats at edges."""
+        """Return the graph, made undirected, with labels as vertex values.
+
+        The input has ints as vertex values and floats as edge values.
+        """
         scored = graph.map_vertices(_scored).get_undirected()
         result = scored.run_scatter_gather_iteration(_TellLabel(), _BestLabel(self._delta), self._max_iterations)
         return result.map_vertices(_label)
@@ -60,7 +63,7 @@ class _BestLabel(GatherFunction):
             scores[label].append(score)
         if not scores:
             return
-        # Exact sums: the order in which messages come must not decide between labels.
+        # Exact sums: the order of messages must not decide between labels.
         sums = {label: math.fsum(of_label) for label, of_label in scores.items()}
         best = min(sums, key=lambda label: (-sums[label], label))
         score = max(scores[best])

@@ -1,4 +1,4 @@
-"""Connected components: the vertices that are connected share the least of their values."""
+"""Connected components: connected vertices share the smallest of their values."""
 
 from __future__ import annotations
 
@@ -15,41 +15,41 @@ from penstock.gelly.columnar import Combine, GraphArrays, Inbox, Kernel, run_ker
 
 
 class ConnectedComponents(GraphAlgorithm[DataStream]):
-    """A stream of `Vertex(id, component)`; a component is the least value that any of its vertices has at first.
+    """Computes a stream of `Vertex(id, component)`. A component is the smallest initial value of its vertices.
 
-    Edges connect both ways. Vertices need values that can be compared, such as their own ids
+    Edges connect in both directions. Vertices need comparable values, such as their own ids
     (`vertex_value_initializer=lambda vertex_id: vertex_id`).
 
     Args:
-        max_iterations: how many supersteps there are at most. A value gets one edge farther in each, so with fewer
-            than it takes, components may be in several parts.
+        max_iterations: the maximum number of supersteps. A value advances by one edge in each, so with too few
+            supersteps a component may be split.
     """
 
     def __init__(self, max_iterations: int) -> None:
         self._max_iterations = max_iterations
 
     def run(self, graph: GraphBase) -> DataStream:
-        """The components."""
+        """Return the components."""
         return run_kernel(graph, ComponentsKernel(), self._max_iterations, "Connected Components", Vertex)
 
 
 class ComponentsKernel(Kernel):
-    """One superstep: vertices that have changed send their value, and each takes the least."""
+    """One superstep: changed vertices send their value, and each vertex takes the smallest."""
 
     direction = EdgeDirection.ALL
     combine = Combine.MIN
 
     def begin(self, graph: GraphArrays) -> None:
-        """All send at first."""
+        """Let all vertices send at first."""
         self._values = values_of(graph)
         self._has_changed = np.ones(len(graph), bool)
 
     def send(self, graph: GraphArrays) -> Any:
-        """The values that have changed."""
+        """Return the changed values."""
         return self._values, self._has_changed
 
     def receive(self, graph: GraphArrays, inbox: Inbox) -> int:
-        """Take the least."""
+        """Take the smallest value."""
         changed = inbox.has.copy()
         changed[changed] = (inbox.values[inbox.has] < self._values[inbox.has]).astype(bool)
         self._values = np.where(changed, inbox.values, self._values)
@@ -57,12 +57,12 @@ class ComponentsKernel(Kernel):
         return int(changed.sum())
 
     def results(self, graph: GraphArrays) -> list[Any]:
-        """The components."""
+        """Return the components."""
         return [self._values]
 
 
 def values_of(graph: GraphArrays) -> Any:
-    """The values of the vertices as an array, of objects where they are no numbers.
+    """Return the values of the vertices as an array, of objects unless they are numbers.
 
     Raises:
         ValueError: if the vertices have no values.

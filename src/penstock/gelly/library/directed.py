@@ -1,4 +1,4 @@
-"""The algorithms of directed graphs for which there are undirected variants."""
+"""The algorithms for directed graphs that have undirected variants."""
 
 from penstock.gelly.library.clustering import DirectedAverageClusteringCoefficient as AverageClusteringCoefficient
 from penstock.gelly.library.clustering import DirectedGlobalClusteringCoefficient as GlobalClusteringCoefficient

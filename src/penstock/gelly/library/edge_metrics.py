@@ -1,4 +1,4 @@
-"""Figures of a graph that follow from the degrees at both ends of its edges."""
+"""Metrics of a graph that derive from the degrees at both ends of its edges."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _SUMS = 2
 
 
 class EdgeFigures(NamedTuple):
-    """How many pairs of edges algorithms look at that work from vertices of low degree to those of high degree.
+    """The number of edge pairs examined by algorithms that work from vertices of low degree to vertices of high degree.
 
     Attributes:
-        number_of_triangle_triplets: how many pairs of edges leave a vertex for two of higher degree, which is how many
-            pairs are looked at to list triangles.
-        number_of_rectangle_triplets: the same, and the pairs of an edge to a vertex of higher degree and one from a
+        number_of_triangle_triplets: the number of pairs of edges from a vertex to two of higher degree, which triangle
+            listing examines.
+        number_of_rectangle_triplets: the same, plus the pairs of an edge to a vertex of higher degree and one from a
             vertex of lower degree.
         maximum_triangle_triplets: the highest number of triangle triplets of a vertex.
         maximum_rectangle_triplets: the highest number of rectangle triplets of a vertex.
@@ -32,24 +32,24 @@ class EdgeFigures(NamedTuple):
     maximum_rectangle_triplets: int
 
     def get_number_of_triangle_triplets(self) -> int:
-        """How many pairs of edges leave a vertex for two of higher degree."""
+        """Return the number of pairs of edges from a vertex to two of higher degree."""
         return self.number_of_triangle_triplets
 
     def get_number_of_rectangle_triplets(self) -> int:
-        """The same, and the pairs of an edge to a vertex of higher degree and one from a vertex of lower degree."""
+        """Return the same, plus pairs of an edge to a vertex of higher and one from a vertex of lower degree."""
         return self.number_of_rectangle_triplets
 
     def get_maximum_triangle_triplets(self) -> int:
-        """The highest number of triangle triplets of a vertex."""
+        """Return the highest number of triangle triplets of a vertex."""
         return self.maximum_triangle_triplets
 
     def get_maximum_rectangle_triplets(self) -> int:
-        """The highest number of rectangle triplets of a vertex."""
+        """Return the highest number of rectangle triplets of a vertex."""
         return self.maximum_rectangle_triplets
 
 
 class _EdgeMetrics(Analytic[EdgeFigures]):
-    """What the figures of directed and undirected graphs share."""
+    """The common base of the metrics for directed and undirected graphs."""
 
     is_directed: ClassVar[bool]
 
@@ -60,13 +60,13 @@ class _EdgeMetrics(Analytic[EdgeFigures]):
 
 
 class UndirectedEdgeMetrics(_EdgeMetrics):
-    """Counts triplets of an undirected graph, which is simple and has each edge both ways."""
+    """Counts triplets of a simple undirected graph with each edge in both directions."""
 
     is_directed = False
 
 
 class DirectedEdgeMetrics(_EdgeMetrics):
-    """Counts triplets of a directed graph without loops and repeated edges; edges count whichever way they lead."""
+    """Counts triplets of a directed graph without self-loops and duplicate edges, ignoring directions."""
 
     is_directed = True
 

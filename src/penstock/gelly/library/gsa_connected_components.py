@@ -1,4 +1,4 @@
-"""Connected components under the name that Gelly has for them when they are gathered, summed and applied."""
+"""Connected components under Gelly's name for the gather-sum-apply variant."""
 
 from __future__ import annotations
 
@@ -6,4 +6,4 @@ from penstock.gelly.library.connected_components import ConnectedComponents
 
 
 class GSAConnectedComponents(ConnectedComponents):
-    """Another name of `ConnectedComponents`: both gather values along edges, take the least, and apply it."""
+    """Another name for `ConnectedComponents`: both gather values along edges, take the smallest, and apply it."""

@@ -1,11 +1,11 @@
 """HITS: hubs, which lead to good authorities, and authorities, to which good hubs lead (Kleinberg).
 
-An iteration makes the hub scores of the authority scores, then the authority scores of the hub scores, and divides both
-by their Euclidean norms. The first one begins with the in-degrees as authority scores.
+An iteration computes the hub scores from the authority scores, then the authority scores from the hub scores, and
+divides both by their Euclidean norms. The first iteration begins with the in-degrees as authority scores.
 
-An iteration is two supersteps, because scores go first against the edges and then along them. The norm of a superstep's
-scores is known in the next one, which divides by it. So there is one more superstep at the end, and one at the
-beginning, for the in-degrees.
+An iteration takes two supersteps, because scores travel first against the edges and then along them. The norm of a
+superstep's scores is known only in the next superstep, which divides by it. So there is one more superstep at the end,
+and one at the beginning for the in-degrees.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from penstock.gelly.asm.checks import number, whole
 from penstock.gelly.base.algorithm import GraphAlgorithm
 from penstock.gelly.columnar import GraphArrays, Inbox, Kernel, run_kernel
 
-#: The value of an edge as it is, and of the same edge turned round.
+#: The value of an edge in its own direction, and of the reversed edge.
 _ALONG: Final = 1.0
 _AGAINST: Final = -1.0
 
 
 class HitsScore(NamedTuple):
-    """A vertex with an edge.
+    """The scores of a vertex with an edge.
 
     Attributes:
         vertex_id: the id of the vertex.
-        hub_score: how good the authorities are that it leads to; the squares of all sum up to 1.
-        authority_score: how good the hubs are that lead to it; the squares of all sum up to 1.
+        hub_score: the quality of the authorities that it leads to. The squares of all hub scores sum to 1.
+        authority_score: the quality of the hubs that lead to it. The squares of all authority scores sum to 1.
     """
 
     vertex_id: Any
@@ -40,24 +40,24 @@ class HitsScore(NamedTuple):
     authority_score: float
 
     def get_vertex_id(self) -> Any:
-        """The id of the vertex."""
+        """Return the id of the vertex."""
         return self.vertex_id
 
     def get_hub_score(self) -> float:
-        """How good the authorities are that it leads to."""
+        """Return the quality of the authorities that it leads to."""
         return self.hub_score
 
     def get_authority_score(self) -> float:
-        """How good the hubs are that lead to it."""
+        """Return the quality of the hubs that lead to it."""
         return self.authority_score
 
 
 class HITS(GraphAlgorithm[DataStream]):
-    """Scores the vertices of a directed graph as hubs and as authorities; vertices without edges have no scores.
+    """Scores the vertices of a directed graph as hubs and as authorities. Vertices without edges have no scores.
 
     Args:
-        iterations: how many there are at most, 1 or more.
-        convergence_threshold: end when all scores together change by this or less in an iteration; greater than 0.
+        iterations: the maximum number of iterations, 1 or more.
+        convergence_threshold: stop when all scores together change by this or less in an iteration; greater than 0.
 
     Raises:
         ValueError: if both are None.
@@ -74,7 +74,7 @@ class HITS(GraphAlgorithm[DataStream]):
         )
 
     def run(self, graph: Any) -> DataStream:
-        """A stream of the scores."""
+        """Return a stream of the scores."""
         edges = graph.get_edges().flat_map(_both_ways).name("Edges Both Ways")
         supersteps = None if self._iterations is None else 2 * self._iterations + 2
         both_ways = type(graph).from_data_stream(edges)
@@ -86,30 +86,30 @@ def _both_ways(edge: Any) -> list[tuple[Any, Any, float]]:
 
 
 class HitsKernel(Kernel):
-    """In even supersteps hubs are made of authorities, in odd ones authorities of hubs; the first one of hubs of 1."""
+    """Even supersteps compute hubs from authorities, odd ones authorities from hubs; the first one from hubs of 1."""
 
     def __init__(self, threshold: float | None) -> None:
         self._threshold = threshold
 
     def begin(self, graph: GraphArrays) -> None:
-        """Of hubs of 1 authorities come to have their in-degrees."""
+        """Start with hubs of 1, from which authorities get their in-degrees."""
         self._hubs = np.ones(len(graph))
         self._authorities = np.zeros(len(graph))
-        #: of the last iteration whose norms are known
+        #: scores of the last iteration whose norms are known
         self._final = (np.zeros(len(graph)), np.zeros(len(graph)))
 
     def send(self, graph: GraphArrays) -> Any:
-        """Authority scores against the edges, or hub scores along them."""
+        """Return authority scores to send against the edges, or hub scores to send along them."""
         is_even = graph.superstep % 2 == 0
         self._direction = _AGAINST if is_even else _ALONG
         return self._authorities if is_even else self._hubs
 
     def along_edges(self, values: Any, edge_values: Any) -> Any:
-        """Only the edges of one direction count."""
+        """Select the edges of one direction."""
         return values * (edge_values == self._direction)
 
     def receive(self, graph: GraphArrays, inbox: Inbox) -> int:
-        """The new scores, as if those that were sent had been divided by their norm."""
+        """Compute the new scores, as if the sent scores had been divided by their norm."""
         norm = math.sqrt(graph.sums.get("squares", 0)) or 1.0
         new = inbox.values / norm
         if graph.superstep % 2:
@@ -122,7 +122,7 @@ class HitsKernel(Kernel):
         return len(graph)
 
     def _finish(self, graph: GraphArrays, iteration: int, authorities: Any) -> None:
-        """The scores of the iteration before are complete."""
+        """Complete the scores of the previous iteration."""
         self._authorities = authorities
         if iteration > 0:
             final = (self._hubs, authorities)
@@ -132,9 +132,9 @@ class HitsKernel(Kernel):
             self._final = final
 
     def is_converged(self, sums: dict[str, float]) -> bool:
-        """Whether scores hardly change; the first iteration has nothing to compare them with."""
+        """Return whether scores hardly change. The first iteration has nothing to compare with."""
         return self._threshold is not None and "change" in sums and sums["change"] <= self._threshold
 
     def results(self, graph: GraphArrays) -> list[Any]:
-        """The scores of the last iteration."""
+        """Return the scores of the last iteration."""
         return list(self._final)

@@ -1,4 +1,4 @@
-"""The Jaccard index: the part of two vertices' neighbours that they share."""
+"""The Jaccard index: the fraction of two vertices' neighbours that they share."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class JaccardScore(NamedTuple):
     """Two vertices that share neighbours.
 
     Attributes:
-        vertex_id_0: the lesser id.
-        vertex_id_1: the greater id.
-        shared_neighbor_count: how many neighbours both have.
-        distinct_neighbor_count: how many neighbours one or both have.
+        vertex_id_0: the smaller id.
+        vertex_id_1: the larger id.
+        shared_neighbor_count: the number of common neighbours.
+        distinct_neighbor_count: the number of neighbours of one or both.
     """
 
     vertex_id_0: Any
@@ -31,30 +31,30 @@ class JaccardScore(NamedTuple):
     distinct_neighbor_count: int
 
     def get_vertex_id_0(self) -> Any:
-        """The lesser id."""
+        """Return the smaller id."""
         return self.vertex_id_0
 
     def get_vertex_id_1(self) -> Any:
-        """The greater id."""
+        """Return the larger id."""
         return self.vertex_id_1
 
     def get_shared_neighbor_count(self) -> int:
-        """How many neighbours both have."""
+        """Return the number of common neighbours."""
         return self.shared_neighbor_count
 
     def get_distinct_neighbor_count(self) -> int:
-        """How many neighbours one or both have."""
+        """Return the number of neighbours of one or both."""
         return self.distinct_neighbor_count
 
     def get_jaccard_index_score(self) -> float:
-        """Shared neighbours divided by distinct ones, from 0 to 1."""
+        """Return shared neighbours divided by distinct ones, from 0 to 1."""
         return self.shared_neighbor_count / self.distinct_neighbor_count
 
 
 class JaccardIndex(GraphAlgorithm[DataStream]):
-    """How similar the neighbours of two vertices are, for each two vertices that share one.
+    """Scores how similar the neighbours of two vertices are, for each two vertices that share one.
 
-    The graph is undirected and simple, with each edge both ways.
+    The graph is undirected and simple, with each edge in both directions.
     """
 
     _minimum = (0, 1)
@@ -73,17 +73,17 @@ class JaccardIndex(GraphAlgorithm[DataStream]):
         return self
 
     def set_mirror_results(self, mirror_results: bool) -> Self:
-        """Whether each pair comes a second time with its ids exchanged. False by default."""
+        """Set whether each pair is emitted a second time with its ids swapped (default: False)."""
         self._mirrors = flag(self, "set_mirror_results", mirror_results)
         return self
 
     def set_group_size(self, group_size: int) -> Self:
-        """How many neighbours of a vertex one subtask pairs with the others: 64 unless set. Results are the same."""
+        """Set how many neighbours of a vertex one subtask pairs (default: 64). The results are the same."""
         self._group_size = whole(self, "group_size", group_size, 1)
         return self
 
     def run(self, graph: Any) -> DataStream:
-        """A stream of the pairs."""
+        """Return a stream of the pairs."""
         make = partial(_scores, self._minimum, self._maximum, self._mirrors)
         return pairs(graph.get_edges(), self._group_size, make, "Jaccard Index")
 

@@ -1,4 +1,4 @@
-"""Communities by labels: each vertex takes the label that most of those have that lead to it (Raghavan and others)."""
+"""Communities by labels: each vertex takes the most frequent label among its in-neighbours (Raghavan and others)."""
 
 from __future__ import annotations
 
@@ -15,40 +15,40 @@ from penstock.gelly.library.connected_components import values_of
 
 
 class LabelPropagation(GraphAlgorithm[DataStream]):
-    """Gives each vertex a label, at first its value; densely connected vertices come to have the same.
+    """Gives each vertex a label, initially its value. Densely connected vertices end up with the same label.
 
-    In a superstep a vertex takes the label that most of the vertices have from which an edge leads to it; of several
-    the greatest. If no label comes twice, its own label counts, too. A vertex to which no edge leads keeps its label,
-    and tells it in the first superstep only.
+    In a superstep a vertex takes the most frequent label among the sources of its incoming edges, the greatest on a
+    tie. If no label occurs twice, its own label also counts. A vertex without incoming edges keeps its label and sends
+    it in the first superstep only.
 
     Args:
-        max_iterations: how many supersteps there are at most; labels may go on changing for ever.
+        max_iterations: the maximum number of supersteps. Labels may never converge.
     """
 
     def __init__(self, max_iterations: int) -> None:
         self._max_iterations = whole(self, "max_iterations", max_iterations, 0)
 
     def run(self, graph: Any) -> DataStream:
-        """A stream of `Vertex`s (id, label); the values of the graph can be compared."""
+        """Return a stream of `Vertex`s (id, label). The values of the graph must be comparable."""
         return run_kernel(graph, LabelsKernel(), self._max_iterations, "Label Propagation", Vertex)
 
 
 class LabelsKernel(Kernel):
-    """One superstep: all that got labels before send theirs, and each takes one of those that come."""
+    """One superstep: vertices that received labels before send theirs, and each takes one of the labels that arrive."""
 
     combine = Combine.NONE
 
     def begin(self, graph: GraphArrays) -> None:
-        """All send at first."""
+        """Let all vertices send at first."""
         self._labels = values_of(graph)
         self._sends = np.ones(len(graph), bool)
 
     def send(self, graph: GraphArrays) -> Any:
-        """The labels."""
+        """Return the labels."""
         return self._labels, self._sends
 
     def receive(self, graph: GraphArrays, inbox: Inbox) -> int:
-        """Take the label that came most often."""
+        """Take the most frequent label."""
         self._sends = inbox.has
         if len(inbox.values):
             vertices, labels, counts = most_frequent(inbox)
@@ -59,12 +59,12 @@ class LabelsKernel(Kernel):
         return int(inbox.has.sum())
 
     def results(self, graph: GraphArrays) -> list[Any]:
-        """The labels."""
+        """Return the labels."""
         return [self._labels]
 
 
 def most_frequent(inbox: Inbox) -> tuple[Any, Any, Any]:
-    """The vertices to which something came, of each the most frequent value (of several the greatest) and how often."""
+    """Return the vertices that received values, with the most frequent value (greatest on a tie) and its count."""
     different, codes = np.unique(inbox.values, return_inverse=True)
     vertices = np.repeat(np.arange(len(inbox.has)), np.diff(inbox.offsets))
     pairs, counts = np.unique(vertices * len(different) + codes, return_counts=True)

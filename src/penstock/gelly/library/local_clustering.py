@@ -1,4 +1,4 @@
-"""The local clustering coefficient: how many of the neighbours of a vertex are neighbours of each other."""
+"""The local clustering coefficient: how many of a vertex's neighbours are neighbours of each other."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from penstock.gelly.library.triangles import triangles
 
 
 class UndirectedClustering(NamedTuple):
-    """A vertex of an undirected graph.
+    """The clustering of a vertex in an undirected graph.
 
     Attributes:
         vertex_id: the id of the vertex.
-        degree: how many neighbours it has.
-        triangle_count: how many triangles it is in, which is how many edges there are among its neighbours.
+        degree: the number of neighbours.
+        triangle_count: the number of triangles with this vertex, which is the number of edges among its neighbours.
     """
 
     vertex_id: Any
@@ -31,29 +31,29 @@ class UndirectedClustering(NamedTuple):
     triangle_count: int
 
     def get_vertex_id(self) -> Any:
-        """The id of the vertex."""
+        """Return the id of the vertex."""
         return self.vertex_id
 
     def get_degree(self) -> int:
-        """How many neighbours it has."""
+        """Return the number of neighbours."""
         return self.degree
 
     def get_triangle_count(self) -> int:
-        """How many triangles it is in, which is how many edges there are among its neighbours."""
+        """Return the number of triangles with this vertex, which is the number of edges among its neighbours."""
         return self.triangle_count
 
     def get_local_clustering_coefficient_score(self) -> float:
-        """The part of the pairs of neighbours that have an edge, from 0 to 1; NaN for fewer than two neighbours."""
+        """Return the fraction of neighbour pairs with an edge, from 0 to 1; NaN for fewer than two neighbours."""
         return _score(self.triangle_count, self.degree * (self.degree - 1) // 2)
 
 
 class DirectedClustering(NamedTuple):
-    """A vertex of a directed graph.
+    """The clustering of a vertex in a directed graph.
 
     Attributes:
         vertex_id: the id of the vertex.
-        degree: how many neighbours it has.
-        triangle_count: how many edges there are among its neighbours.
+        degree: the number of neighbours.
+        triangle_count: the number of edges among its neighbours.
     """
 
     vertex_id: Any
@@ -61,19 +61,19 @@ class DirectedClustering(NamedTuple):
     triangle_count: int
 
     def get_vertex_id(self) -> Any:
-        """The id of the vertex."""
+        """Return the id of the vertex."""
         return self.vertex_id
 
     def get_degree(self) -> int:
-        """How many neighbours it has."""
+        """Return the number of neighbours."""
         return self.degree
 
     def get_triangle_count(self) -> int:
-        """How many edges there are among its neighbours."""
+        """Return the number of edges among its neighbours."""
         return self.triangle_count
 
     def get_local_clustering_coefficient_score(self) -> float:
-        """The part of the possible edges among neighbours that exist, 0 to 1; NaN for fewer than two neighbours."""
+        """Return the existing fraction (0 to 1) of possible edges among neighbours; NaN for fewer than two."""
         return _score(self.triangle_count, self.degree * (self.degree - 1))
 
 
@@ -82,19 +82,19 @@ def _score(count: int, possible: int) -> float:
 
 
 class _LocalClusteringCoefficient(GraphAlgorithm[DataStream]):
-    """What the coefficients of directed and undirected graphs share."""
+    """The common base of the coefficients for directed and undirected graphs."""
 
     is_directed: ClassVar[bool]
     result: ClassVar[type[Any]]
     _includes_zero = True
 
     def set_include_zero_degree_vertices(self, include_zero_degree_vertices: bool) -> Self:
-        """Whether there are results for vertices without edges. True by default."""
+        """Set whether vertices without edges have results (default: True)."""
         self._includes_zero = flag(self, "set_include_zero_degree_vertices", include_zero_degree_vertices)
         return self
 
     def run(self, graph: Any) -> DataStream:
-        """A stream with a result for each vertex."""
+        """Return a stream with a result for each vertex."""
         degrees = VertexDegrees() if self.is_directed else VertexDegree()
         with_degree = degrees.set_include_zero_degree_vertices(self._includes_zero).run(graph)
         corners = partial(Weights, _directed_corners if self.is_directed else _corners)
@@ -104,9 +104,9 @@ class _LocalClusteringCoefficient(GraphAlgorithm[DataStream]):
 
 
 class UndirectedLocalClusteringCoefficient(_LocalClusteringCoefficient):
-    """How densely the neighbours of each vertex of an undirected graph are connected.
+    """Measures how densely the neighbours of each vertex of an undirected graph are connected.
 
-    The graph is simple and has each edge both ways.
+    The graph is simple, with each edge in both directions.
     """
 
     is_directed = False
@@ -114,7 +114,7 @@ class UndirectedLocalClusteringCoefficient(_LocalClusteringCoefficient):
 
 
 class DirectedLocalClusteringCoefficient(_LocalClusteringCoefficient):
-    """How densely the neighbours of each vertex of a directed graph, whichever way they are, are connected."""
+    """Measures how densely the neighbours of each vertex of a directed graph, in any direction, are connected."""
 
     is_directed = True
     result = DirectedClustering
@@ -128,7 +128,7 @@ def _corners(found: Sequence[Any]) -> Iterator[tuple[Any, int]]:
 
 
 def _directed_corners(found: Sequence[Any]) -> Iterator[tuple[Any, int]]:
-    """At each vertex the edges between the two others."""
+    """Yield the number of edges between the other two, for each vertex of a triangle."""
     for one, two, three, mask in found:
         yield one, _edges(mask)
         yield two, _edges(mask >> 2)

@@ -1,4 +1,4 @@
-"""PageRank: how often a walk along random edges is at a vertex."""
+"""PageRank: how often a random walk along edges visits a vertex."""
 
 from typing import Any, NamedTuple, Self
 
@@ -18,23 +18,23 @@ class PageRankResult(NamedTuple):
     page_rank_score: float
 
     def get_page_rank_score(self) -> float:
-        """The score."""
+        """Return the score."""
         return self.page_rank_score
 
 
 class PageRank(GraphAlgorithm[DataStream]):
-    """A stream of `PageRankResult`, whose scores sum to 1.
+    """Computes a stream of `PageRankResult`, whose scores sum to 1.
 
-    What vertices without edges that leave them have goes to all vertices evenly. Give a number of iterations, a
-    threshold, or both.
+    The score of vertices without outgoing edges goes to all vertices evenly. Give a number of iterations, a threshold,
+    or both.
 
     Args:
-        damping_factor: the chance that a walk goes on along an edge, rather than begin again anywhere.
-        iterations: how many supersteps there are at most.
-        convergence_threshold: end when all scores together change by no more than this in a superstep.
+        damping_factor: the probability that a walk continues along an edge instead of restarting anywhere.
+        iterations: the maximum number of supersteps.
+        convergence_threshold: stop when all scores together change by this or less in a superstep.
 
     Raises:
-        ValueError: if the factor is not between 0 and 1, or neither of the others is given, or one is not positive.
+        ValueError: if the factor is not between 0 and 1, both others are missing, or one of them is not positive.
     """
 
     def __init__(
@@ -55,23 +55,23 @@ class PageRank(GraphAlgorithm[DataStream]):
         self._parallelism: int | None = None
 
     def set_include_zero_degree_vertices(self, include_zero_degree_vertices: bool) -> Self:
-        """Whether vertices without any edge are in the result; they are not unless this is set."""
+        """Set whether vertices without edges are in the result (default: False)."""
         self._includes_all = include_zero_degree_vertices
         return self
 
     def set_parallelism(self, parallelism: int) -> Self:
-        """In how many partitions the graph lies; by default the environment's parallelism."""
+        """Set the number of partitions of the graph (default: the environment's parallelism)."""
         self._parallelism = parallelism
         return self
 
     def run(self, graph: GraphBase) -> DataStream:
-        """The scores."""
+        """Return the scores."""
         kernel = PageRankKernel(self._damping_factor, self._threshold, self._includes_all)
         return run_kernel(graph, kernel, self._iterations, "Page Rank", PageRankResult, self._parallelism)
 
 
 class PageRankKernel(Kernel):
-    """One superstep: each vertex sends its score in equal shares, and makes a new one of what came."""
+    """One superstep: each vertex sends its score in equal shares, and computes a new one from the received shares."""
 
     def __init__(self, damping_factor: float, threshold: float | None, includes_all: bool) -> None:
         self._damping_factor = damping_factor
@@ -79,7 +79,7 @@ class PageRankKernel(Kernel):
         self._includes_all = includes_all
 
     def begin(self, graph: GraphArrays) -> None:
-        """Find out which vertices count, and which are sinks."""
+        """Find the vertices that count, and the sinks among them."""
         is_linked = (graph.degrees > 0) | (graph.in_degrees > 0)
         self._counts = np.ones(len(graph), bool) if self._includes_all else is_linked
         self._is_sink = self._counts & (graph.degrees == 0)
@@ -87,7 +87,7 @@ class PageRankKernel(Kernel):
         graph.add("vertices", int(self._counts.sum()))
 
     def send(self, graph: GraphArrays) -> Any:
-        """The score's share for each edge."""
+        """Return the share of the score for each edge."""
         if graph.superstep == 1:
             self._vertices = max(graph.sums.get("vertices", 0), 1)
             self._scores = np.where(self._counts, 1 / self._vertices, 0.0)
@@ -95,7 +95,7 @@ class PageRankKernel(Kernel):
         return self._scores * self._shares
 
     def receive(self, graph: GraphArrays, inbox: Inbox) -> int:
-        """The new scores."""
+        """Compute the new scores."""
         factor = self._damping_factor
         base = (1 - factor + factor * graph.sums["sinks"]) / self._vertices
         scores = np.where(self._counts, base + factor * inbox.values, 0.0)
@@ -104,13 +104,13 @@ class PageRankKernel(Kernel):
         return len(scores)
 
     def is_converged(self, sums: dict[str, float]) -> bool:
-        """Whether the scores hardly change any more."""
+        """Return whether the scores hardly change."""
         return self._threshold is not None and sums["change"] <= self._threshold
 
     def results(self, graph: GraphArrays) -> list[Any]:
-        """The scores."""
+        """Return the scores."""
         return [self._scores]
 
     def chosen(self, graph: GraphArrays) -> Any:
-        """The vertices that count."""
+        """Return which vertices count; None for all."""
         return None if self._includes_all else self._counts

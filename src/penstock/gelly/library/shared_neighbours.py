@@ -1,8 +1,8 @@
 """Pairs of vertices that share neighbours.
 
-Each vertex tells its neighbours about each other: of two of them the one with the lesser id learns of the other. All
-that a vertex learns comes together there. A vertex of high degree has many neighbours to tell; its list is cut into
-groups that several subtasks work on.
+Each vertex notifies its neighbours of each other: of two neighbours, the one with the smaller id receives the other.
+Everything that a vertex receives is collected there. A vertex of high degree has many neighbours to notify, so its list
+is cut into groups for several subtasks.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ GROUP_SIZE: Final = 64
 
 
 class Learnt(NamedTuple):
-    """What a vertex learns from a neighbour.
+    """The information that a vertex receives from a neighbour.
 
     Attributes:
         id: the vertex.
-        degree: how many neighbours the vertex has.
-        shared_degree: how many neighbours the neighbour has.
-        others: the neighbour's neighbours with greater ids than the vertex, in ascending order.
-        degrees: of the others.
+        degree: the number of neighbours of the vertex.
+        shared_degree: the number of neighbours of the neighbour.
+        others: the neighbour's neighbours with larger ids than the vertex, in ascending order.
+        degrees: the degrees of the others.
     """
 
     id: Any
@@ -39,9 +39,9 @@ class Learnt(NamedTuple):
 def pairs(
     edges: DataStream, group_size: int, make: Callable[[Any, int, list[Learnt]], Iterable[Any]], name: str
 ) -> DataStream:
-    """Results of `make(id, degree, what it learnt)` for each vertex of an undirected graph that has something to learn.
+    """Return the results of `make(id, degree, learnt)` for each vertex of an undirected graph that received something.
 
-    What is learnt is ordered by the degree of the neighbour that it comes from.
+    `learnt` is ordered by the degree of the neighbour that sent it.
     """
     groups = of_groups(with_degrees(edges, is_directed=False), FIRST, partial(_groups, group_size))
     learnt = groups.name("Groups Of Neighbours").rebalance().flat_map(_tell).name("Neighbours Of Neighbours")
@@ -49,7 +49,7 @@ def pairs(
 
 
 def _groups(group_size: int, _: Any, key: Any, neighbours: Iterable[Any]) -> Iterator[Any]:
-    """For each group the whole list from there on: ids and degrees; and how long the group is."""
+    """Yield for each group the number of neighbours, the ids and degrees from the group on, and the group's length."""
     told = sorted((n.neighbour, n.degree) for n in neighbours)
     ids = tuple(one for one, _ in told)
     degrees = tuple(degree for _, degree in told)

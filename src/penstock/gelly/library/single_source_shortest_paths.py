@@ -1,4 +1,4 @@
-"""How far it is from one vertex to each other one, along edges with lengths."""
+"""The distance from one vertex to each other one, along edges with lengths."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from penstock.gelly.columnar.ids import ids_of, places_in
 
 
 class SingleSourceShortestPaths(GraphAlgorithm[DataStream]):
-    """The length of the shortest path from one vertex to each vertex, along the values of edges, which are numbers.
+    """Computes the length of the shortest path from one vertex to each vertex. Edge values are numbers, the lengths.
 
-    A negative length does no harm unless edges of a negative sum lead in a circle. The distance to a vertex that cannot
-    be reached is `math.inf`.
+    Negative lengths are allowed unless a cycle of edges has a negative sum. The distance to an unreachable vertex is
+    `math.inf`.
 
     Args:
-        source_vertex_id: where to begin; if it is no vertex, none can be reached.
-        max_iterations: how many supersteps there are at most: the number of edges that a path may have.
+        source_vertex_id: the vertex to start from. If it is not in the graph, no vertex is reachable.
+        max_iterations: the maximum number of supersteps, which is the maximum number of edges of a path.
     """
 
     def __init__(self, source_vertex_id: Any, max_iterations: int) -> None:
@@ -31,16 +31,16 @@ class SingleSourceShortestPaths(GraphAlgorithm[DataStream]):
         self._max_iterations = whole(self, "max_iterations", max_iterations, 0)
 
     def run(self, graph: Any) -> DataStream:
-        """A stream of `Vertex`s (id, distance)."""
+        """Return a stream of `Vertex`s (id, distance)."""
         return run_kernel(graph, DistancesKernel(self._source), self._max_iterations, type(self).__name__, Vertex)
 
 
 class GSASingleSourceShortestPaths(SingleSourceShortestPaths):
-    """Another name of `SingleSourceShortestPaths`: both gather values along edges, take the least, and apply it."""
+    """Another name for `SingleSourceShortestPaths`: both gather values along edges, take the smallest, and apply it."""
 
 
 class DistancesKernel(Kernel):
-    """One superstep: vertices that have come nearer tell how far it is by way of them."""
+    """One superstep: vertices whose distance has decreased send the distances through them."""
 
     combine = Combine.MIN
 
@@ -48,7 +48,7 @@ class DistancesKernel(Kernel):
         self._source = source
 
     def begin(self, graph: GraphArrays) -> None:
-        """Only the source has been reached."""
+        """Start with only the source reached."""
         is_source = np.zeros(len(graph), bool)
         place = int(places_in(graph.ids, ids_of([self._source]))[0]) if len(graph) else -1
         if place >= 0:
@@ -57,14 +57,14 @@ class DistancesKernel(Kernel):
         self._is_nearer = is_source
 
     def send(self, graph: GraphArrays) -> Any:
-        """The distances that have changed."""
+        """Return the changed distances."""
         return self._distances, self._is_nearer
 
     def along_edges(self, values: Any, edge_values: Any) -> Any:
-        """The distance by way of an edge.
+        """Return the distances through the edges.
 
         Raises:
-            ValueError: if the values of edges are no numbers.
+            ValueError: if the edge values are not numbers.
         """
         if not isinstance(edge_values, np.ndarray):
             raise WrongValueError(
@@ -73,11 +73,11 @@ class DistancesKernel(Kernel):
         return values + edge_values
 
     def receive(self, graph: GraphArrays, inbox: Inbox) -> int:
-        """Take what is nearer."""
+        """Take shorter distances."""
         self._is_nearer = inbox.has & (inbox.values < self._distances)
         self._distances = np.where(self._is_nearer, inbox.values, self._distances)
         return int(self._is_nearer.sum())
 
     def results(self, graph: GraphArrays) -> list[Any]:
-        """The distances."""
+        """Return the distances."""
         return [self._distances]

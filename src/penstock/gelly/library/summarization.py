@@ -1,4 +1,4 @@
-"""A graph of groups: vertices of equal value become one, and edges between the same groups with equal values, too."""
+"""A graph of groups: vertices of equal value become one, and so do edges of equal value between the same groups."""
 
 from __future__ import annotations
 
@@ -11,54 +11,54 @@ from penstock.gelly.base.streams import FIRST, SECOND, co_grouped, of_groups
 
 
 class VertexValue(NamedTuple):
-    """The value of a vertex that stands for a group.
+    """The value of a vertex that represents a group.
 
     Attributes:
-        vertex_group_value: the value that the vertices of the group have.
-        vertex_group_count: how many they are.
+        vertex_group_value: the value of the vertices in the group.
+        vertex_group_count: the number of vertices in the group.
     """
 
     vertex_group_value: Any
     vertex_group_count: int
 
     def get_vertex_group_value(self) -> Any:
-        """The value that the vertices of the group have."""
+        """Return the value of the vertices in the group."""
         return self.vertex_group_value
 
     def get_vertex_group_count(self) -> int:
-        """How many they are."""
+        """Return the number of vertices in the group."""
         return self.vertex_group_count
 
 
 class EdgeValue(NamedTuple):
-    """The value of an edge that stands for a group.
+    """The value of an edge that represents a group.
 
     Attributes:
-        edge_group_value: the value that the edges of the group have.
-        edge_group_count: how many they are.
+        edge_group_value: the value of the edges in the group.
+        edge_group_count: the number of edges in the group.
     """
 
     edge_group_value: Any
     edge_group_count: int
 
     def get_edge_group_value(self) -> Any:
-        """The value that the edges of the group have."""
+        """Return the value of the edges in the group."""
         return self.edge_group_value
 
     def get_edge_group_count(self) -> int:
-        """How many they are."""
+        """Return the number of edges in the group."""
         return self.edge_group_count
 
 
 class Summarization(GraphAlgorithm[Any]):
-    """Condenses a graph by its values, which are such as may be keys.
+    """Condenses a graph by its values, which must be valid keys.
 
-    The vertices of a value become one, whose id is the least of theirs; so ids have to be comparable. The edges of a
+    The vertices of a value become one, whose id is the smallest of theirs, so ids must be comparable. The edges of a
     value from one group to another, or within one, become one.
     """
 
     def run(self, graph: Any) -> Any:
-        """The graph of groups: values are `VertexValue`s and `EdgeValue`s."""
+        """Return the graph of groups. Its values are `VertexValue`s and `EdgeValue`s."""
         groups = of_groups(graph.get_vertices(), SECOND, _group).name("Groups Of Vertices")
         vertices = groups.map(_vertex).name("Summarized Vertices")
         members = groups.flat_map(_members).name("Members")

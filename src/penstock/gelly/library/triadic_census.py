@@ -1,7 +1,8 @@
-"""The triadic census: how many of the triples of vertices are connected in which way.
+"""The triadic census: the number of vertex triples by how they are connected.
 
-Triples with three edges are triangles, which are listed. Those with two are pairs of a vertex's neighbours, less the
-triangles; those with one are pairs of an edge and another vertex, less what has two or three; and the rest has none.
+Triples with three edges are triangles, which are listed. Triples with two edges are pairs of a vertex's neighbours,
+minus the triangles. Triples with one edge are pairs of an edge and another vertex, minus the triples with two or three.
+The rest have none.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ from penstock.gelly.base.streams import collected
 from penstock.gelly.library.analytic import Analytic
 from penstock.gelly.library.triangles import triangles
 
-#: The kinds of triples of an undirected graph, by edges that are there and that are not.
+#: The kinds of triples of an undirected graph, by the numbers of present and missing edges.
 UNDIRECTED_KINDS: Final = ("03", "12", "21", "30")
-#: The kinds of triples of a directed graph: pairs with an edge both ways, one way, none; and how these lie.
+#: The kinds of triples of a directed graph: pairs with an edge both ways, one way, none; and their arrangement.
 DIRECTED_KINDS: Final = (
     *("003", "012", "102", "021D", "021U", "021C", "111D", "111U"),
     *("030T", "030C", "201", "120D", "120U", "120C", "210", "300"),
@@ -28,7 +29,7 @@ DIRECTED_KINDS: Final = (
 
 
 class UndirectedCensus(NamedTuple):
-    """How many triples of vertices there are of each kind.
+    """The number of vertex triples of each kind.
 
     Attributes:
         counts: by the number of edges, from 0 to 3: 03, 12, 21, 30.
@@ -37,28 +38,28 @@ class UndirectedCensus(NamedTuple):
     counts: tuple[int, ...]
 
     def get_counts(self) -> tuple[int, ...]:
-        """By the number of edges, from 0 to 3."""
+        """Return the counts by the number of edges, from 0 to 3."""
         return self.counts
 
     def get_count_03(self) -> int:
-        """How many triples have no edge."""
+        """Return the number of triples without edges."""
         return self.counts[0]
 
     def get_count_12(self) -> int:
-        """How many triples have one edge."""
+        """Return the number of triples with one edge."""
         return self.counts[1]
 
     def get_count_21(self) -> int:
-        """How many triples have two edges."""
+        """Return the number of triples with two edges."""
         return self.counts[2]
 
     def get_count_30(self) -> int:
-        """How many triples have three edges."""
+        """Return the number of triples with three edges."""
         return self.counts[3]
 
 
 class DirectedCensus(NamedTuple):
-    """How many triples of vertices there are of each kind.
+    """The number of vertex triples of each kind.
 
     Attributes:
         counts: 003, 012, 102, 021D, 021U, 021C, 111D, 111U, 030T, 030C, 201, 120D, 120U, 120C, 210, 300.
@@ -67,20 +68,23 @@ class DirectedCensus(NamedTuple):
     counts: tuple[int, ...]
 
     def get_counts(self) -> tuple[int, ...]:
-        """003, 012, 102, 021D, 021U, 021C, 111D, 111U, 030T, 030C, 201, 120D, 120U, 120C, 210, 300."""
+        """Return the counts.
+
+        The kinds are 003, 012, 102, 021D, 021U, 021C, 111D, 111U, 030T, 030C, 201, 120D, 120U, 120C, 210, 300.
+        """
         return self.counts
 
     def get_count(self, kind: str) -> int:
-        """How many triples are of a kind, such as "021D".
+        """Return the number of triples of a kind, such as "021D".
 
         Raises:
-            ValueError: if there is no such kind.
+            ValueError: if the kind does not exist.
         """
         return self.counts[DIRECTED_KINDS.index(kind.upper())]
 
 
 class UndirectedTriadicCensus(Analytic[UndirectedCensus]):
-    """Counts the triples of vertices by the number of edges among them; vertices without edges do not count."""
+    """Counts the vertex triples by the number of edges among them. Vertices without edges do not count."""
 
     def compute(self, graph: Any, job_name: str) -> UndirectedCensus:
         (vertices, ends, triplets), masks = _figures(graph, False, _undirected_figures, job_name)
@@ -92,9 +96,9 @@ class UndirectedTriadicCensus(Analytic[UndirectedCensus]):
 
 
 class DirectedTriadicCensus(Analytic[DirectedCensus]):
-    """Counts the triples of vertices of a directed graph by the edges among them; vertices without edges do not count.
+    """Counts the vertex triples of a directed graph by the edges among them. Vertices without edges do not count.
 
-    The graph has no loops and no repeated edges.
+    The graph must not have self-loops or duplicate edges.
     """
 
     def compute(self, graph: Any, job_name: str) -> DirectedCensus:
@@ -105,7 +109,7 @@ class DirectedTriadicCensus(Analytic[DirectedCensus]):
             counts[_kind(mask)] += count
             for corner in _corners(mask):
                 counts[TRIPLET_OF_CORNER[corner]] -= count
-        # A kind begins with the numbers of pairs with an edge both ways, and with one.
+        # A kind begins with the numbers of pairs with an edge both ways, and with one edge.
         larger = [(int(kind[0]), int(kind[1]), counts[kind]) for kind in DIRECTED_KINDS[3:]]
         counts["012"] = one_way // 2 * (vertices - 2) - sum(pairs * count for _, pairs, count in larger)
         counts["102"] = both_ways // 2 * (vertices - 2) - sum(pairs * count for pairs, _, count in larger)
@@ -123,7 +127,7 @@ def _triples(vertices: int) -> int:
 def _figures(
     graph: Any, is_directed: bool, figures: Callable[[Any], tuple[int, ...]], job_name: str
 ) -> tuple[list[int], Counter[int]]:
-    """The sums of figures over all vertices, and how many triangles there are of each bit mask."""
+    """Return the sums of figures over all vertices, and the number of triangles for each bit mask."""
     degrees = (VertexDegrees() if is_directed else VertexDegree()).run(graph)
     sums = partials(degrees, partial(_Sums, figures), "Triplets")
     masks = partials(triangles(graph.get_edges(), is_directed), partial(Counts, _masks), "Triangles By Kind")
@@ -149,7 +153,7 @@ def _masks(found: Sequence[Any]) -> list[int]:
 
 
 class _Sums(Partial):
-    """The sums of figures of vertices with degrees."""
+    """Sums figures of vertices with degrees."""
 
     def __init__(self, figures: Callable[[Any], tuple[int, ...]]) -> None:
         self._figures = figures
@@ -168,12 +172,14 @@ class _Sums(Partial):
 
 
 def _undirected_figures(degree: int | None) -> tuple[int, ...]:
-    """Vertices, ends of edges, pairs of neighbours."""
+    """Return the figures of a vertex: vertices, edge ends, pairs of neighbours."""
     return (0, 0, 0) if degree is None else (1, degree, degree * (degree - 1) // 2)
 
 
 def _directed_figures(degrees: Any) -> tuple[int, ...]:
-    """Vertices, ends of edges one way and both ways, and pairs of neighbours by how their edges lie, as in TRIPLETS."""
+    """Return the figures of a vertex: vertices, ends of edges one way and both ways, and pairs of neighbours by the
+    directions of their edges, as in TRIPLETS.
+    """
     if degrees is None:
         return (0,) * 9
     degree, out_degree, in_degree = degrees
@@ -184,7 +190,7 @@ def _directed_figures(degrees: Any) -> tuple[int, ...]:
 
 # --- kinds of triples ------------------------------------------------------------------------------------------------
 
-#: The kinds with two edges, by how these lie from the vertex that they share.
+#: The kinds with two edges, by the directions of these from their common vertex.
 TRIPLET_OF_CORNER: Final = {
     (FORWARD, FORWARD): "021D",
     (REVERSE, REVERSE): "021U",
@@ -197,21 +203,21 @@ TRIPLETS: Final = tuple(TRIPLET_OF_CORNER.values())
 
 
 def _corners(mask: int) -> list[tuple[int, int]]:
-    """For each vertex of a triangle how its two edges lie."""
+    """Return the directions of the two edges at each vertex of a triangle."""
     first, second, third = mask >> 4 & 3, mask >> 2 & 3, mask & 3
     pairs = [(first, second), (TURNED[first], third), (TURNED[second], TURNED[third])]
     return [(min(pair), max(pair)) for pair in pairs]
 
 
 def _kind(mask: int) -> str:
-    """The kind of a triangle."""
+    """Return the kind of a triangle."""
     edges = (mask >> 4 & 3, mask >> 2 & 3, mask & 3)
     corners = _corners(mask)
     match edges.count(MUTUAL):
         case 0:
             return "030C" if corners.count((FORWARD, REVERSE)) == 3 else "030T"
         case 1:
-            # The corner without an edge both ways is opposite to it.
+            # The corner without an edge both ways is opposite to that edge.
             (corner,) = [corner for corner in corners if MUTUAL not in corner]
             return {(FORWARD, FORWARD): "120D", (REVERSE, REVERSE): "120U"}.get(corner, "120C")
         case 2:

@@ -11,9 +11,9 @@ from penstock.gelly.asm.checks import flag
 from penstock.gelly.base.algorithm import GraphAlgorithm
 from penstock.gelly.library.triangles import by_id, permuted, triangles
 
-#: The orders of three vertices.
+#: All orders of three vertices.
 ORDERS: Final = tuple(permutations((0, 1, 2), 3))
-#: What stands between two ids for the two bits of an edge.
+#: The text between two ids for the two bits of an edge.
 ARROWS: Final = ("  ", "->", "<-", "<->")
 
 
@@ -31,27 +31,27 @@ class Triangle(NamedTuple):
     vertex_id_2: Any
 
     def get_vertex_id_0(self) -> Any:
-        """The id of the first vertex."""
+        """Return the id of the first vertex."""
         return self.vertex_id_0
 
     def get_vertex_id_1(self) -> Any:
-        """The id of the second vertex."""
+        """Return the id of the second vertex."""
         return self.vertex_id_1
 
     def get_vertex_id_2(self) -> Any:
-        """The id of the third vertex."""
+        """Return the id of the third vertex."""
         return self.vertex_id_2
 
 
 class DirectedTriangle(NamedTuple):
-    """Three vertices that are all neighbours, and which edges there are.
+    """Three vertices that are all neighbours, and the edges between them.
 
     Attributes:
         vertex_id_0: the id of the first vertex.
         vertex_id_1: the id of the second vertex.
         vertex_id_2: the id of the third vertex.
-        bitmask: two bits for the first and second vertex (16 for the edge there, 32 back), two for the first and third
-            (4, 8), two for the second and third (1, 2).
+        bitmask: two bits for the first and second vertex (16 for the edge from the first to the second, 32 for the
+            reverse), two for the first and third (4, 8), two for the second and third (1, 2).
     """
 
     vertex_id_0: Any
@@ -60,30 +60,30 @@ class DirectedTriangle(NamedTuple):
     bitmask: int
 
     def get_vertex_id_0(self) -> Any:
-        """The id of the first vertex."""
+        """Return the id of the first vertex."""
         return self.vertex_id_0
 
     def get_vertex_id_1(self) -> Any:
-        """The id of the second vertex."""
+        """Return the id of the second vertex."""
         return self.vertex_id_1
 
     def get_vertex_id_2(self) -> Any:
-        """The id of the third vertex."""
+        """Return the id of the third vertex."""
         return self.vertex_id_2
 
     def get_bitmask(self) -> int:
-        """Which of the six possible edges there are: two bits for each two vertices."""
+        """Return which of the six possible edges exist: two bits for each pair of vertices."""
         return self.bitmask
 
     def to_printable_string(self) -> str:
-        """The ids, and between each two the edges as an arrow."""
+        """Return the ids, with the edges between them as arrows."""
         one, two, three, mask = self
         arrows = [ARROWS[mask >> shift & 3] for shift in (4, 2, 0)]
         return f"{one}{arrows[0]}{two}, {one}{arrows[1]}{three}, {two}{arrows[2]}{three}"
 
 
 class _TriangleListing(GraphAlgorithm[DataStream]):
-    """What the listings of directed and undirected graphs share."""
+    """The common base of the listings for directed and undirected graphs."""
 
     is_directed: ClassVar[bool]
     result: ClassVar[type[Any]]
@@ -91,25 +91,25 @@ class _TriangleListing(GraphAlgorithm[DataStream]):
     _permutes = False
 
     def set_sort_triangle_vertices(self, sort_triangle_vertices: bool) -> Self:
-        """Whether the ids of a triangle are in ascending order; otherwise they are in any. False by default."""
+        """Set whether the ids of a triangle are in ascending order instead of any order (default: False)."""
         self._sorts = flag(self, "set_sort_triangle_vertices", sort_triangle_vertices)
         return self
 
     def set_permute_results(self, permute_results: bool) -> Self:
-        """Whether each triangle comes six times, once in each order of its vertices. False by default."""
+        """Set whether each triangle appears six times, once in each order of its vertices (default: False)."""
         self._permutes = flag(self, "set_permute_results", permute_results)
         return self
 
     def run(self, graph: Any) -> DataStream:
-        """A stream of the triangles."""
+        """Return a stream of the triangles."""
         shape = _Shape(self.result, self._sorts, self._permutes)
         return triangles(graph.get_edges(), self.is_directed).flat_map(shape).name("Triangle Listing")
 
 
 class UndirectedTriangleListing(_TriangleListing):
-    """Lists the triangles of an undirected graph: (id, id, id), each once.
+    """Lists the triangles of an undirected graph as (id, id, id), each once.
 
-    The graph has each edge both ways; loops and repeated edges make no triangles.
+    The graph has each edge in both directions. Self-loops and duplicate edges form no triangles.
     """
 
     is_directed = False
@@ -117,23 +117,23 @@ class UndirectedTriangleListing(_TriangleListing):
 
 
 class DirectedTriangleListing(_TriangleListing):
-    """Lists the triangles of a directed graph: (id, id, id, bit mask), each once, whichever way its edges lead."""
+    """Lists the triangles of a directed graph, with edges in any direction, each once as (id, id, id, bit mask)."""
 
     is_directed = True
     result = DirectedTriangle
 
 
 class TriangleEnumerator(GraphAlgorithm[DataStream]):
-    """Lists the triangles of any graph as (id, id, id), each once, in ascending order; directions do not matter."""
+    """Lists the triangles of any graph as (id, id, id), each once, in ascending order, ignoring directions."""
 
     def run(self, graph: Any) -> DataStream:
-        """A stream of the triangles."""
+        """Return a stream of the triangles."""
         shape = _Shape(Triangle, sorts=True, permutes=False)
         return triangles(graph.get_edges(), is_directed=True).flat_map(shape).name("Triangle Enumerator")
 
 
 class _Shape:
-    """Triangles as results, in the order or orders that were asked for."""
+    """Turns triangles into results, in the requested order or orders."""
 
     def __init__(self, result: type[Any], sorts: bool, permutes: bool) -> None:
         self._result = result

@@ -1,7 +1,7 @@
-"""All triangles of a graph, each once, with how its edges lie.
+"""All triangles of a graph, each once, with the directions of its edges.
 
-A triangle is found at its vertex in the middle, in the order of degrees and ids: the lowest one tells its higher
-neighbours which of its neighbours are above them, and the one in the middle knows which of these are its own.
+The middle vertex of a triangle, in the order of degrees and ids, finds the triangle: the lowest vertex sends each
+higher neighbour the neighbours above it, and the middle vertex knows which of these are its own.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from penstock.datastream.data_stream import DataStream
 from penstock.gelly.asm.neighbours import TURNED, Higher, higher_neighbours
 from penstock.gelly.base.streams import FIRST, co_grouped
 
-#: The bits of the three pairs of a triangle's vertices: of the first and second, the first and third, the last two.
+#: The bit positions of the three pairs of a triangle's vertices: first and second, first and third, last two.
 PAIRS = {(0, 1): 4, (0, 2): 2, (1, 2): 0}
 
 
 def triangles(edges: DataStream, is_directed: bool) -> DataStream:
-    """Each triangle once, as (lowest degree, one, other, bit mask), where the ids of the last two are in order."""
+    """Return each triangle once, as (lowest degree, one, other, bit mask), with the last two ordered by id."""
     higher = higher_neighbours(edges, is_directed)
     told = higher.flat_map(_tell_higher).name("Pairs Of Neighbours")
     return co_grouped(told, higher, (FIRST, FIRST), _closed).name("Triangles")
 
 
 def _tell_higher(vertex: Higher) -> Iterator[tuple[Any, Any, int, tuple[tuple[Any, int], ...]]]:
-    """To each neighbour but the highest: the vertex, how the edge between them lies, and the neighbours above it."""
+    """Yield for each neighbour except the highest: the vertex, their edge's directions, and the neighbours above."""
     neighbours = vertex.neighbours
     for position in range(len(neighbours) - 1):
         other, mask = neighbours[position]
@@ -42,14 +42,14 @@ def _closed(_: Any, told: Iterable[Any], middles: Iterable[Higher]) -> Iterator[
 
 
 def _triangle(lowest: Any, middle: Any, highest: Any, to_middle: int, to_highest: int, between: int) -> Any:
-    """The last two by id."""
+    """Return the triangle with its last two vertices in the order of their ids."""
     if middle < highest:
         return lowest, middle, highest, to_middle << 4 | to_highest << 2 | between
     return lowest, highest, middle, to_highest << 4 | to_middle << 2 | TURNED[between]
 
 
 def permuted(triangle: tuple[Any, Any, Any, int], order: Sequence[int]) -> tuple[Any, Any, Any, int]:
-    """The same triangle with its vertices in another order: the positions of those that become first, second, third."""
+    """Return the same triangle with another order of its vertices: the positions of the new first, second, third."""
     mask = triangle[3]
     turned = 0
     for (low, high), shift in PAIRS.items():
@@ -62,7 +62,7 @@ def permuted(triangle: tuple[Any, Any, Any, int], order: Sequence[int]) -> tuple
 
 
 def by_id(triangle: tuple[Any, Any, Any, int]) -> tuple[Any, Any, Any, int]:
-    """The triangle with its ids in ascending order; the last two are already."""
+    """Return the triangle with its ids in ascending order. The last two already are."""
     first, second, third, _ = triangle
     if first < second:
         return triangle

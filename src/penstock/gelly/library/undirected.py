@@ -1,4 +1,4 @@
-"""The algorithms of undirected graphs, with each edge both ways, for which there are directed variants."""
+"""The algorithms for undirected graphs, with each edge in both directions, that have directed variants."""
 
 from penstock.gelly.library.clustering import UndirectedAverageClusteringCoefficient as AverageClusteringCoefficient
 from penstock.gelly.library.clustering import UndirectedGlobalClusteringCoefficient as GlobalClusteringCoefficient

@@ -1,4 +1,4 @@
-"""Figures of a graph that follow from the degrees of its vertices."""
+"""Metrics of a graph that derive from the degrees of its vertices."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from penstock.gelly.library.analytic import Analytic
 
 
 class UndirectedVertexFigures(NamedTuple):
-    """Figures of an undirected graph.
+    """Metrics of an undirected graph.
 
     Attributes:
-        number_of_vertices: how many vertices there are.
-        number_of_edges: how many edges there are; one both ways counts once.
-        number_of_triplets: how many pairs of neighbours the vertices have.
+        number_of_vertices: the number of vertices.
+        number_of_edges: the number of edges; an edge in both directions counts once.
+        number_of_triplets: the number of pairs of neighbours, over all vertices.
         maximum_degree: the highest degree.
-        maximum_triplets: how many pairs of neighbours the vertex of the highest degree has.
+        maximum_triplets: the number of pairs of neighbours of the vertex with the highest degree.
     """
 
     number_of_vertices: int
@@ -32,23 +32,23 @@ class UndirectedVertexFigures(NamedTuple):
     maximum_triplets: int
 
     def get_number_of_vertices(self) -> int:
-        """How many vertices there are."""
+        """Return the number of vertices."""
         return self.number_of_vertices
 
     def get_number_of_edges(self) -> int:
-        """How many edges there are."""
+        """Return the number of edges."""
         return self.number_of_edges
 
     def get_number_of_triplets(self) -> int:
-        """How many pairs of neighbours the vertices have."""
+        """Return the number of pairs of neighbours, over all vertices."""
         return self.number_of_triplets
 
     def get_maximum_degree(self) -> int:
-        """The highest degree."""
+        """Return the highest degree."""
         return self.maximum_degree
 
     def get_maximum_triplets(self) -> int:
-        """How many pairs of neighbours the vertex of the highest degree has."""
+        """Return the number of pairs of neighbours of the vertex with the highest degree."""
         return self.maximum_triplets
 
     @property
@@ -57,33 +57,33 @@ class UndirectedVertexFigures(NamedTuple):
         return 2 * self.number_of_edges / self.number_of_vertices if self.number_of_vertices else math.nan
 
     def get_average_degree(self) -> float:
-        """The average number of neighbours; NaN for a graph without vertices."""
+        """Return the average number of neighbours; NaN for a graph without vertices."""
         return self.average_degree
 
     @property
     def density(self) -> float:
-        """The part of the possible edges that exist; NaN for fewer than two vertices."""
+        """The fraction of possible edges that exist; NaN for fewer than two vertices."""
         possible = self.number_of_vertices * (self.number_of_vertices - 1) // 2
         return self.number_of_edges / possible if possible else math.nan
 
     def get_density(self) -> float:
-        """The part of the possible edges that exist; NaN for fewer than two vertices."""
+        """Return the fraction of possible edges that exist; NaN for fewer than two vertices."""
         return self.density
 
 
 class DirectedVertexFigures(NamedTuple):
-    """Figures of a directed graph. The degree of a vertex counts its neighbours, whichever way they are.
+    """Metrics of a directed graph. The degree of a vertex counts its neighbours in any direction.
 
     Attributes:
-        number_of_vertices: how many vertices there are.
-        number_of_edges: how many edges there are.
-        number_of_directed_edges: how many pairs of vertices have an edge one way.
-        number_of_undirected_edges: how many pairs of vertices have an edge both ways.
-        number_of_triplets: how many pairs of neighbours the vertices have.
+        number_of_vertices: the number of vertices.
+        number_of_edges: the number of edges.
+        number_of_directed_edges: the number of vertex pairs with an edge in one direction.
+        number_of_undirected_edges: the number of vertex pairs with an edge in both directions.
+        number_of_triplets: the number of pairs of neighbours, over all vertices.
         maximum_degree: the highest degree.
-        maximum_out_degree: the highest number of edges that leave a vertex.
-        maximum_in_degree: the highest number of edges that lead to a vertex.
-        maximum_triplets: how many pairs of neighbours the vertex of the highest degree has.
+        maximum_out_degree: the highest number of outgoing edges of a vertex.
+        maximum_in_degree: the highest number of incoming edges of a vertex.
+        maximum_triplets: the number of pairs of neighbours of the vertex with the highest degree.
     """
 
     number_of_vertices: int
@@ -97,39 +97,39 @@ class DirectedVertexFigures(NamedTuple):
     maximum_triplets: int
 
     def get_number_of_vertices(self) -> int:
-        """How many vertices there are."""
+        """Return the number of vertices."""
         return self.number_of_vertices
 
     def get_number_of_edges(self) -> int:
-        """How many edges there are."""
+        """Return the number of edges."""
         return self.number_of_edges
 
     def get_number_of_directed_edges(self) -> int:
-        """How many pairs of vertices have an edge one way."""
+        """Return the number of vertex pairs with an edge in one direction."""
         return self.number_of_directed_edges
 
     def get_number_of_undirected_edges(self) -> int:
-        """How many pairs of vertices have an edge both ways."""
+        """Return the number of vertex pairs with an edge in both directions."""
         return self.number_of_undirected_edges
 
     def get_number_of_triplets(self) -> int:
-        """How many pairs of neighbours the vertices have."""
+        """Return the number of pairs of neighbours, over all vertices."""
         return self.number_of_triplets
 
     def get_maximum_degree(self) -> int:
-        """The highest degree."""
+        """Return the highest degree."""
         return self.maximum_degree
 
     def get_maximum_out_degree(self) -> int:
-        """The highest number of edges that leave a vertex."""
+        """Return the highest number of outgoing edges of a vertex."""
         return self.maximum_out_degree
 
     def get_maximum_in_degree(self) -> int:
-        """The highest number of edges that lead to a vertex."""
+        """Return the highest number of incoming edges of a vertex."""
         return self.maximum_in_degree
 
     def get_maximum_triplets(self) -> int:
-        """How many pairs of neighbours the vertex of the highest degree has."""
+        """Return the number of pairs of neighbours of the vertex with the highest degree."""
         return self.maximum_triplets
 
     @property
@@ -138,31 +138,31 @@ class DirectedVertexFigures(NamedTuple):
         return self.number_of_edges / self.number_of_vertices if self.number_of_vertices else math.nan
 
     def get_average_degree(self) -> float:
-        """The average number of edges of a vertex, each counted at its source; NaN for a graph without vertices."""
+        """Return the average number of edges of a vertex, each counted at its source; NaN without vertices."""
         return self.average_degree
 
     @property
     def density(self) -> float:
-        """The part of the possible edges that exist; NaN for fewer than two vertices."""
+        """The fraction of possible edges that exist; NaN for fewer than two vertices."""
         possible = self.number_of_vertices * (self.number_of_vertices - 1)
         return self.number_of_edges / possible if possible else math.nan
 
     def get_density(self) -> float:
-        """The part of the possible edges that exist; NaN for fewer than two vertices."""
+        """Return the fraction of possible edges that exist; NaN for fewer than two vertices."""
         return self.density
 
 
 class _VertexMetrics(Analytic[Any]):
-    """What the figures of directed and undirected graphs share."""
+    """The common base of the metrics for directed and undirected graphs."""
 
     degrees: ClassVar[type[Any]]
-    #: How many of the figures are sums; the others are maxima.
+    #: The number of figures that are sums; the others are maxima.
     sums: ClassVar[int]
     figures: ClassVar[Callable[[Any], tuple[int, ...]]]
     _includes_zero = False
 
     def set_include_zero_degree_vertices(self, include_zero_degree_vertices: bool) -> Self:
-        """Whether vertices without edges count. False by default."""
+        """Set whether vertices without edges count (default: False)."""
         self._includes_zero = flag(self, "set_include_zero_degree_vertices", include_zero_degree_vertices)
         return self
 
@@ -173,12 +173,12 @@ class _VertexMetrics(Analytic[Any]):
         return self.result(merged(found, self.sums) or list(type(self).figures(None)))
 
     def result(self, figures: list[int]) -> Any:
-        """The result for the merged figures."""
+        """Return the result for the merged figures."""
         raise NotImplementedError
 
 
 def merged(rows: Sequence[tuple[int, ...]], sums: int) -> list[int]:
-    """The sums of the first columns, and the maxima of the others; nothing for no rows."""
+    """Return the sums of the first columns and the maxima of the others; an empty list for no rows."""
     columns = list(zip(*rows, strict=True))
     return [*map(sum, columns[:sums]), *map(max, columns[sums:])]
 
@@ -204,7 +204,7 @@ class _SumsAndMaxima(Partial):
 
 
 def _of_degree(degree: int | None) -> tuple[int, ...]:
-    """Vertices, ends of edges, triplets; degree, triplets."""
+    """Return the sums (vertices, edge ends, triplets) and maxima (degree, triplets)."""
     if degree is None:
         return (0,) * 5
     triplets = degree * (degree - 1) // 2
@@ -212,7 +212,7 @@ def _of_degree(degree: int | None) -> tuple[int, ...]:
 
 
 def _of_degrees(degrees: tuple[int, int, int] | None) -> tuple[int, ...]:
-    """Vertices, ends of edges one way and of edges both ways, triplets; the three degrees, triplets."""
+    """Return the sums (vertices, one-way and two-way edge ends, triplets) and maxima (three degrees, triplets)."""
     if degrees is None:
         return (0,) * 8
     degree, out_degree, in_degree = degrees
@@ -222,7 +222,7 @@ def _of_degrees(degrees: tuple[int, int, int] | None) -> tuple[int, ...]:
 
 
 class UndirectedVertexMetrics(_VertexMetrics):
-    """Counts vertices, edges and triplets of an undirected graph, which is simple and has each edge both ways."""
+    """Counts vertices, edges and triplets of a simple undirected graph with each edge in both directions."""
 
     degrees = VertexDegree
     sums = 3
@@ -234,7 +234,7 @@ class UndirectedVertexMetrics(_VertexMetrics):
 
 
 class DirectedVertexMetrics(_VertexMetrics):
-    """Counts vertices, edges and triplets of a directed graph without loops and repeated edges."""
+    """Counts vertices, edges and triplets of a directed graph without self-loops and duplicate edges."""
 
     degrees = VertexDegrees
     sums = 4

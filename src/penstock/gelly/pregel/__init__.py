@@ -1,4 +1,4 @@
-"""Vertex-centric iterations (Pregel): each active vertex sees its messages, may change, and sends more.
+"""Vertex-centric iterations (Pregel): each active vertex receives its messages, may change, and sends more.
 
     class Least(ComputeFunction):
         def compute(self, vertex, messages):
@@ -9,7 +9,8 @@
 
     graph.run_vertex_centric_iteration(Least(), None, 100)
 
-In superstep 1 all vertices are active, without messages; later those that got any. The iteration ends when none did.
+In superstep 1 all vertices are active, without messages; later only vertices that received messages. The iteration ends
+when none did.
 """
 
 from penstock.gelly.pregel.functions import ComputeFunction, MessageCombiner, VertexCentricConfiguration

@@ -15,7 +15,7 @@ from penstock.gelly.supersteps.partition import Outboxes
 
 
 class ComputeFunction(SuperstepFunction, ABC):
-    """What a vertex does in a superstep."""
+    """Computes an active vertex in a superstep."""
 
     _edges: list[Edge]
     _new_value: tuple[Any] | None = None
@@ -23,27 +23,27 @@ class ComputeFunction(SuperstepFunction, ABC):
 
     @abstractmethod
     def compute(self, vertex: Vertex, messages: Iterable[Any]) -> None:
-        """Called for each active vertex, with the messages that it got; none in superstep 1."""
+        """Process an active vertex and its messages. In superstep 1 these are empty."""
 
     def get_edges(self) -> Iterable[Edge]:
-        """The edges that leave the vertex."""
+        """Return the outgoing edges of the vertex."""
         return self._edges
 
     def send_message_to(self, target: Any, message: Any) -> None:
-        """Send a message to the vertex of an id, which gets it in the next superstep; lost if there is none."""
+        """Send a message to the vertex with an id, for the next superstep. It is lost if the vertex does not exist."""
         self._outboxes.send(target, message)
 
     def send_message_to_all_neighbors(self, message: Any) -> None:
-        """Send a message along each edge that leaves the vertex."""
+        """Send a message along each outgoing edge of the vertex."""
         send = self._outboxes.send
         for edge in self._edges:
             send(edge[1], message)
 
     def set_new_vertex_value(self, new_value: Any) -> None:
-        """Give the vertex another value; at most once a superstep.
+        """Set the value of the vertex, at most once in a superstep.
 
         Raises:
-            RuntimeError: if the value was set already.
+            RuntimeError: if the value was already set.
         """
         if self._new_value is not None:
             raise WrongTimeError("set_new_vertex_value was called twice for one vertex in a superstep")
@@ -51,16 +51,16 @@ class ComputeFunction(SuperstepFunction, ABC):
 
 
 class MessageCombiner(ABC):
-    """Makes one message of several for the same vertex, before they are sent and after they have come."""
+    """Combines the messages to a vertex into one, before they are sent and after they arrive."""
 
     _combined: list[Any]
 
     @abstractmethod
     def combine_messages(self, messages: Iterable[Any]) -> None:
-        """Combine messages; calls `send_combined_message`."""
+        """Combine messages, and call `send_combined_message`."""
 
     def send_combined_message(self, combined_message: Any) -> None:
-        """What the messages came to."""
+        """Set the combined message."""
         self._combined.append(combined_message)
 
 
@@ -70,16 +70,16 @@ class VertexCentricConfiguration(IterationConfiguration):
     functions = ("compute",)
 
     def add_broadcast_set(self, name: str, data: DataStream) -> Self:
-        """Let `get_broadcast_set(name)` of the compute function give all records of a bounded stream."""
+        """Make all records of a bounded stream available to the compute function as `get_broadcast_set(name)`."""
         return self._broadcast("compute", name, data)
 
 
 class CalledCompute(ComputeFunction):
-    """A plain callable as a compute function: it gets this object, the vertex, and the messages."""
+    """Wraps a plain callable as a compute function. It takes this object, the vertex, and the messages."""
 
     def __init__(self, function: Any) -> None:
         self._function = function
 
     def compute(self, vertex: Vertex, messages: Iterable[Any]) -> None:
-        """Call it."""
+        """Call the function."""
         self._function(self, vertex, messages)

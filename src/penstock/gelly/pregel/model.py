@@ -1,4 +1,4 @@
-"""What a vertex-centric iteration does in a superstep."""
+"""The superstep of a vertex-centric iteration."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from penstock.gelly.supersteps.partition import Box, Partition, merged
 
 
 class VertexCentric(Model):
-    """Computes, then sends; what came is for the next superstep."""
+    """Computes, then sends. Messages belong to the next superstep."""
 
     name = "Vertex-centric Iteration"
     settles = False
@@ -23,7 +23,7 @@ class VertexCentric(Model):
         self._inbox: Box = {}
 
     def set_up(self, partition: Partition, direction: EdgeDirection) -> None:
-        """The partition is complete."""
+        """Set up the model with a complete partition."""
         super().set_up(partition, direction)
         self._compute._outboxes = self.outboxes
 
@@ -45,7 +45,7 @@ class VertexCentric(Model):
         return self.outboxes.take(self._combine if self._combiner is not None else None)
 
     def receive(self, boxes: list[Box | None]) -> None:
-        """Those that got a message are active."""
+        """Activate the vertices that received messages."""
         self._inbox = merged(boxes, self._combine if self._combiner is not None else None)
         index = self.partition.index
         self.active = [index[target] for target in self._inbox if target in index]

@@ -1,4 +1,4 @@
-"""Scatter-gather iterations (signal/collect): active vertices send messages, and vertices that got any may change.
+"""Scatter-gather iterations (signal/collect): active vertices send messages, and vertices that receive any may change.
 
     class Tell(ScatterFunction):
         def send_messages(self, vertex):
@@ -13,7 +13,7 @@
 
     graph.run_scatter_gather_iteration(Tell(), TakeLeast(), 100)
 
-In superstep 1 all vertices send; later those whose value was set in the superstep before.
+In superstep 1 all vertices send; later only vertices whose value was set in the previous superstep.
 """
 
 from penstock.gelly.spargel.functions import GatherFunction, ScatterFunction, ScatterGatherConfiguration

@@ -19,16 +19,16 @@ class _WithDegrees(SuperstepFunction):
     _out_degree = -1
 
     def get_in_degree(self) -> int:
-        """How many edges lead to the vertex; -1 unless the configuration asks for it (`set_opt_degrees`)."""
+        """Return the number of incoming edges, or -1 unless the configuration requests degrees (`set_opt_degrees`)."""
         return self._in_degree
 
     def get_out_degree(self) -> int:
-        """How many edges leave the vertex; -1 unless the configuration asks for it (`set_opt_degrees`)."""
+        """Return the number of outgoing edges, or -1 unless the configuration requests degrees (`set_opt_degrees`)."""
         return self._out_degree
 
 
 class ScatterFunction(_WithDegrees, ABC):
-    """What an active vertex sends."""
+    """Sends the messages of an active vertex."""
 
     #: (the edge, the id at its other end)
     _neighbours: list[tuple[Edge, Any]]
@@ -36,14 +36,14 @@ class ScatterFunction(_WithDegrees, ABC):
 
     @abstractmethod
     def send_messages(self, vertex: Vertex) -> None:
-        """Called for each active vertex."""
+        """Send the messages of an active vertex."""
 
     def get_edges(self) -> Iterable[Edge]:
-        """The edges of the vertex in the iteration's direction."""
+        """Return the edges of the vertex in the iteration's direction."""
         return [edge for edge, _ in self._neighbours]
 
     def send_message_to(self, target: Any, message: Any) -> None:
-        """Send a message to the vertex of an id, which must be in the graph."""
+        """Send a message to the vertex with an id, which must be in the graph."""
         self._outboxes.send(target, message)
 
     def send_message_to_all_neighbors(self, message: Any) -> None:
@@ -54,19 +54,19 @@ class ScatterFunction(_WithDegrees, ABC):
 
 
 class GatherFunction(_WithDegrees, ABC):
-    """What a vertex makes of the messages that it got."""
+    """Updates a vertex from the messages that it received."""
 
     _new_value: tuple[Any] | None = None
 
     @abstractmethod
     def update_vertex(self, vertex: Vertex, in_messages: Iterable[Any]) -> None:
-        """Called for each vertex that got a message."""
+        """Update a vertex that received messages."""
 
     def set_new_vertex_value(self, new_value: Any) -> None:
-        """Give the vertex another value, or the same one: it is then active in the next superstep. At most once.
+        """Set the value of the vertex, at most once. It is active in the next superstep, even with the same value.
 
         Raises:
-            RuntimeError: if the value was set already.
+            RuntimeError: if the value was already set.
         """
         if self._new_value is not None:
             raise WrongTimeError("set_new_vertex_value was called twice for one vertex in a superstep")
@@ -79,40 +79,40 @@ class ScatterGatherConfiguration(WithDirection):
     functions = ("scatter", "gather")
 
     def add_broadcast_set_for_scatter_function(self, name: str, data: DataStream) -> Self:
-        """Let `get_broadcast_set(name)` of the scatter function give all records of a bounded stream."""
+        """Make all records of a bounded stream available to the scatter function as `get_broadcast_set(name)`."""
         return self._broadcast("scatter", name, data)
 
     def add_broadcast_set_for_gather_function(self, name: str, data: DataStream) -> Self:
-        """Let `get_broadcast_set(name)` of the gather function give all records of a bounded stream."""
+        """Make all records of a bounded stream available to the gather function as `get_broadcast_set(name)`."""
         return self._broadcast("gather", name, data)
 
     def set_opt_degrees(self, opt_degrees: bool) -> Self:
-        """Let `get_in_degree` and `get_out_degree` of the functions say the degrees; otherwise they are -1."""
+        """Set whether `get_in_degree` and `get_out_degree` of the functions return the degrees, not -1."""
         self.wants_degrees = opt_degrees
         return self
 
     def is_opt_degrees(self) -> bool:
-        """Whether they do."""
+        """Return whether the functions return the degrees."""
         return self.wants_degrees
 
 
 class CalledScatter(ScatterFunction):
-    """A plain callable as a scatter function: it gets this object and the vertex."""
+    """Wraps a plain callable as a scatter function. It takes this object and the vertex."""
 
     def __init__(self, function: Any) -> None:
         self._function = function
 
     def send_messages(self, vertex: Vertex) -> None:
-        """Call it."""
+        """Call the function."""
         self._function(self, vertex)
 
 
 class CalledGather(GatherFunction):
-    """A plain callable as a gather function: it gets this object, the vertex, and the messages."""
+    """Wraps a plain callable as a gather function. It takes this object, the vertex, and the messages."""
 
     def __init__(self, function: Any) -> None:
         self._function = function
 
     def update_vertex(self, vertex: Vertex, in_messages: Iterable[Any]) -> None:
-        """Call it."""
+        """Call the function."""
         self._function(self, vertex, in_messages)

@@ -1,4 +1,4 @@
-"""What a scatter-gather iteration does in a superstep."""
+"""The superstep of a scatter-gather iteration."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class ScatterGather(Model):
         self._with_degrees = with_degrees
 
     def set_up(self, partition: Partition, direction: EdgeDirection) -> None:
-        """The partition is complete."""
+        """Set up the model with a complete partition."""
         super().set_up(partition, direction)
         self._scatter._outboxes = self.outboxes
         self._neighbours = neighbours_of(partition, direction)
@@ -43,7 +43,7 @@ class ScatterGather(Model):
         return self.outboxes.take(None)
 
     def receive(self, boxes: list[Box | None]) -> None:
-        """Update those that got messages."""
+        """Update the vertices that received messages."""
         gather, partition, values = self._gather, self.partition, self.partition.values
         inbox, index = merged(boxes, None), self.partition.index
         active: list[int] = []
@@ -71,7 +71,7 @@ class ScatterGather(Model):
 
 
 def neighbours_of(partition: Partition, direction: EdgeDirection) -> list[list[tuple[Edge, Any]]]:
-    """Of each vertex the edges in a direction, each with the id at its other end."""
+    """Return the edges of each vertex in a direction, each with the id at its other end."""
     nothing: list[list[Edge]] = [[]] * len(partition)
     outgoing = partition.out_edges if direction is not EdgeDirection.IN else nothing
     incoming = partition.in_edges if direction is not EdgeDirection.OUT else nothing

@@ -1,1 +1,1 @@
-"""Supersteps of users' functions: what vertex-centric, scatter-gather and gather-sum-apply iterations share."""
+"""Supersteps of user-defined functions, shared by vertex-centric, scatter-gather and gather-sum-apply iterations."""

@@ -1,4 +1,4 @@
-"""Aggregators of an iteration over the vertices of a graph, see `penstock.common.aggregators`."""
+"""Aggregators of an iteration over the vertices of a graph; see `penstock.common.aggregators`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from penstock.base.errors import UnknownNameError
 
 
 class Aggregates:
-    """The aggregators of one superstep, and what they came to in the one before."""
+    """The aggregators of one superstep, and the aggregates of the previous one."""
 
     def __init__(self, registered: Mapping[str, Aggregator[Any]]) -> None:
         self._registered = registered
@@ -19,23 +19,23 @@ class Aggregates:
         self._previous: dict[str, Any] = {}
 
     def aggregator(self, name: str) -> Aggregator[Any]:
-        """This subtask's copy, empty as the superstep begins. Raises `KeyError` for a name not registered."""
+        """Return this subtask's copy, empty at the start of the superstep. Raises `KeyError` if unregistered."""
         found = self._used.get(name)
         if found is None:
             found = self._used[name] = self._fresh(name)
         return found
 
     def previous(self, name: str) -> Any:
-        """What it came to in the superstep before; None in the first. Raises `KeyError` for a name not registered."""
+        """Return the aggregate of the previous superstep; None in the first. Raises `KeyError` if unregistered."""
         self._check(name)
         return self._previous.get(name)
 
     def parts(self) -> dict[str, Any]:
-        """What this subtask's copies have come to, as far as they were asked for."""
+        """Return the aggregates of this subtask's copies that were used."""
         return {name: aggregator.get_aggregate() for name, aggregator in self._used.items()}
 
     def end_superstep(self, parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-        """Take in the parts of all subtasks, and begin anew; returns what the aggregators have come to."""
+        """Merge the parts of all subtasks and start over. Returns the aggregates."""
         whole = {name: self._fresh(name) for name in self._registered}
         for part in parts:
             for name, value in part.items():

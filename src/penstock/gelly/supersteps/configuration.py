@@ -12,9 +12,9 @@ from penstock.gelly.base.streams import check_stream
 
 
 class IterationConfiguration:
-    """What all kinds of iterations have."""
+    """The settings common to all kinds of iterations."""
 
-    #: What broadcast sets may be for.
+    #: The functions that may have broadcast sets.
     functions: tuple[str, ...] = ()
 
     def __init__(self) -> None:
@@ -28,19 +28,19 @@ class IterationConfiguration:
         self.broadcast: dict[tuple[str, str], DataStream] = {}
 
     def set_name(self, name: str) -> Self:
-        """What plans, logs and errors call the iteration."""
+        """Set the name of the iteration in plans, logs and errors."""
         self.name = name
         return self
 
     def get_name(self, default_name: str) -> str:
-        """Its name, or this one if none is set."""
+        """Return the name, or `default_name` if it is unset."""
         return self.name or default_name
 
     def set_parallelism(self, parallelism: int) -> Self:
-        """In how many partitions the graph lies; by default the environment's parallelism.
+        """Set the number of partitions of the graph (default: the environment's parallelism).
 
         Raises:
-            ValueError: for less than 1.
+            ValueError: if it is less than 1.
         """
         if parallelism < 1:
             raise WrongValueError(f"the parallelism must be 1 or more, not {parallelism}")
@@ -48,14 +48,14 @@ class IterationConfiguration:
         return self
 
     def get_parallelism(self) -> int:
-        """The parallelism; -1 if none is set."""
+        """Return the parallelism, or -1 if it is unset."""
         return -1 if self.parallelism is None else self.parallelism
 
     def register_aggregator(self, name: str, aggregator: Aggregator[Any]) -> Self:
-        """Let the functions use an aggregator.
+        """Register an aggregator for the functions.
 
         Raises:
-            ValueError: if there is one of that name.
+            ValueError: if the name is already registered.
         """
         if not isinstance(aggregator, Aggregator):
             raise WrongTypeError(f"{aggregator!r} is not an Aggregator; see penstock.common.aggregators")
@@ -65,16 +65,16 @@ class IterationConfiguration:
         return self
 
     def get_aggregators(self) -> dict[str, Aggregator[Any]]:
-        """The aggregators by name."""
+        """Return the aggregators by name."""
         return dict(self.aggregators)
 
     def set_opt_num_vertices(self, opt_num_vertices: bool) -> Self:
-        """Let `get_number_of_vertices` of the functions say how many vertices there are; otherwise it is -1."""
+        """Set whether `get_number_of_vertices` of the functions returns the number of vertices, not -1."""
         self.wants_number_of_vertices = opt_num_vertices
         return self
 
     def is_opt_num_vertices(self) -> bool:
-        """Whether it does."""
+        """Return whether `get_number_of_vertices` of the functions returns the number of vertices."""
         return self.wants_number_of_vertices
 
     def _broadcast(self, function: str, name: str, data: DataStream) -> Self:
@@ -85,13 +85,13 @@ class IterationConfiguration:
 
 
 class WithDirection(IterationConfiguration):
-    """Settings of an iteration that may follow edges either way."""
+    """Settings of an iteration that may follow edges in either direction."""
 
     def set_direction(self, direction: EdgeDirection) -> Self:
-        """Which edges of a vertex messages go along: those that leave it (the default), those that lead to it, or all.
+        """Set the edges of a vertex that messages follow: outgoing (the default), incoming, or all.
 
         Raises:
-            TypeError: if it is no `EdgeDirection`.
+            TypeError: if it is not an `EdgeDirection`.
         """
         if not isinstance(direction, EdgeDirection):
             raise WrongTypeError(f"the direction must be EdgeDirection.IN, OUT or ALL, not {direction!r}")
@@ -99,5 +99,5 @@ class WithDirection(IterationConfiguration):
         return self
 
     def get_direction(self) -> EdgeDirection:
-        """Which edges of a vertex messages go along."""
+        """Return the edges of a vertex that messages follow."""
         return self.direction

@@ -1,4 +1,4 @@
-"""The base of the functions that users write for supersteps."""
+"""The base of user-defined functions for supersteps."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from penstock.gelly.supersteps.aggregates import Aggregates
 
 @dataclass
 class SuperstepView:
-    """What a function knows of the superstep that it is part of. `broadcast`: its broadcast sets by name."""
+    """A function's view of its superstep. `broadcast` holds its broadcast sets by name."""
 
     aggregates: Aggregates
     broadcast: Mapping[str, list[Any]] = field(default_factory=dict)
@@ -23,44 +23,45 @@ class SuperstepView:
 
 
 class SuperstepFunction(Function):
-    """Knows its superstep, aggregators and broadcast sets. `open` and `close` are called once, around all supersteps.
+    """Knows its superstep, aggregators and broadcast sets.
 
-    A subtask has one object of the function, which may keep what it likes from one superstep to the next.
+    `open` and `close` are called once, around all supersteps. A subtask has one object of the function, which may keep
+    data from one superstep to the next.
     """
 
     _view: SuperstepView | None = None
 
     def pre_superstep(self) -> None:
-        """Called in every subtask before a superstep's first vertex."""
+        """Run before a superstep's first vertex, in every subtask."""
 
     def post_superstep(self) -> None:
-        """Called in every subtask after a superstep's last vertex."""
+        """Run after a superstep's last vertex, in every subtask."""
 
     def get_superstep_number(self) -> int:
-        """The number of the superstep, from 1."""
+        """Return the number of the superstep, from 1."""
         return self._superstep.number
 
     def get_iteration_aggregator(self, name: str) -> Aggregator[Any]:
-        """This subtask's copy of an aggregator, empty as the superstep begins.
+        """Return this subtask's copy of an aggregator, empty at the start of the superstep.
 
         Raises:
-            KeyError: if none of that name is registered.
+            KeyError: if the name is not registered.
         """
         return self._superstep.aggregates.aggregator(name)
 
     def get_previous_iteration_aggregate(self, name: str) -> Any:
-        """What an aggregator came to in the superstep before, over all subtasks; None in the first superstep.
+        """Return an aggregate of the previous superstep, over all subtasks; None in the first superstep.
 
         Raises:
-            KeyError: if none of that name is registered.
+            KeyError: if the name is not registered.
         """
         return self._superstep.aggregates.previous(name)
 
     def get_broadcast_set(self, name: str) -> list[Any]:
-        """All records of a broadcast stream.
+        """Return all records of a broadcast stream.
 
         Raises:
-            KeyError: if the iteration's configuration has none of that name for this function.
+            KeyError: if the iteration's configuration has no broadcast set of that name for this function.
         """
         sets = self._superstep.broadcast
         if name not in sets:
@@ -69,7 +70,7 @@ class SuperstepFunction(Function):
         return sets[name]
 
     def get_number_of_vertices(self) -> int:
-        """How many vertices the graph has; -1 unless the configuration asks for it (`set_opt_num_vertices`)."""
+        """Return the number of vertices, or -1 unless the configuration requests it (`set_opt_num_vertices`)."""
         return self._superstep.number_of_vertices
 
     def _begin(self, view: SuperstepView) -> None:

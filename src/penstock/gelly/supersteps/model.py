@@ -1,4 +1,4 @@
-"""What a kind of iteration does in a superstep, for the operator that runs it."""
+"""The superstep of a kind of iteration, for the operator that runs it."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ Combine = Callable[[list[Any]], list[Any]]
 
 
 class Model(ABC):
-    """One subtask's functions and what they work on. A superstep sends messages, then takes those in that came.
+    """One subtask's functions and their data. A superstep sends messages, then processes the messages that arrive.
 
     Attributes:
-        name: what plans call the iteration.
-        functions: the users' functions, by what configurations call them.
-        settles: whether taking messages in is part of the superstep that sent them; if not, of the next one.
+        name: the name of the iteration in plans.
+        functions: the user-defined functions, by their names in configurations.
+        settles: whether processing messages belongs to the superstep that sent them; if not, to the next one.
     """
 
     name: str
@@ -31,15 +31,15 @@ class Model(ABC):
     settles = True
 
     def set_up(self, partition: Partition, direction: EdgeDirection) -> None:
-        """The partition is complete."""
+        """Set up the model with a complete partition."""
         self.partition = partition
         self.direction = direction
         self.outboxes = Outboxes(partition.partitions)
-        #: the numbers of the vertices that the next superstep is about
+        #: the numbers of the vertices that are active in the next superstep
         self.active: list[int] = list(range(len(partition)))
 
     def open(self, runtime_context: RuntimeContext, aggregates: Aggregates, broadcast: Mapping[Any, list[Any]]) -> None:
-        """Open the functions; each has a view of its own."""
+        """Open the functions, each with its own view."""
         self._views = {
             kind: SuperstepView(aggregates, {name: data for (of, name), data in broadcast.items() if of == kind})
             for kind in self.functions
@@ -53,7 +53,7 @@ class Model(ABC):
             function.close()
 
     def begin(self, number: int, number_of_vertices: int) -> None:
-        """A superstep begins."""
+        """Begin a superstep."""
         for kind, function in self.functions.items():
             view = self._views[kind]
             view.number, view.number_of_vertices = number, number_of_vertices
@@ -61,17 +61,17 @@ class Model(ABC):
 
     @abstractmethod
     def send(self) -> list[Box | None]:
-        """Let the active vertices send; returns messages for each partition."""
+        """Let the active vertices send. Returns the messages for each partition."""
 
     @abstractmethod
     def receive(self, boxes: list[Box | None]) -> None:
-        """Take messages in, and find out which vertices are active next."""
+        """Process messages, and find the vertices that are active next."""
 
 
 def each(
     function: Callable[[Any], None], things: Iterable[Any], operator_name: str, record_of: Callable[[Any], Any]
 ) -> None:
-    """Call a function with each thing; what it raises names the operator and the record that the thing stands for."""
+    """Call a function with each item. An exception names the operator and the item's record."""
     for thing in things:
         try:
             function(thing)

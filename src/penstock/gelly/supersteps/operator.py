@@ -1,7 +1,7 @@
-"""The operator that runs users' functions superstep by superstep, in step with its other subtasks.
+"""The operator that runs user-defined functions superstep by superstep, in lockstep with its other subtasks.
 
-It holds a partition of the graph: vertices by id, and with each its edges. Between subtasks go only messages, and two
-small reports in each superstep. The loop ends after the superstep that leaves no vertex active, or at the maximum.
+It holds a partition of the graph: vertices by id, each with its edges. Subtasks exchange only messages, and two small
+reports in each superstep. The loop ends after the superstep that leaves no vertex active, or at the maximum.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from penstock.gelly.supersteps.configuration import IterationConfiguration
 from penstock.gelly.supersteps.model import Model
 from penstock.gelly.supersteps.partition import Partition, number_of
 
-#: The inputs: vertices, edges by their source, edges by their target, and from here on broadcast sets.
+#: The inputs: vertices, edges by source, edges by target, and broadcast sets from here on.
 VERTICES, BY_SOURCE, BY_TARGET, BROADCAST = 0, 1, 2, 3
 _EMITTED_AT_A_TIME: Final = 4096
 
 
 @dataclass(frozen=True)
 class SuperstepSettings:
-    """What the operator needs of an iteration; `broadcast`: (function, name) of each broadcast input."""
+    """The settings of an iteration for the operator. `broadcast` holds (function, name) of each broadcast input."""
 
     name: str
     max_iterations: int
@@ -37,7 +37,7 @@ class SuperstepSettings:
 
     @classmethod
     def of(cls, name: str, configuration: IterationConfiguration, max_iterations: int) -> SuperstepSettings:
-        """From the user's configuration."""
+        """Create the settings from the user's configuration."""
         return cls(
             name,
             max_iterations,
@@ -49,11 +49,11 @@ class SuperstepSettings:
 
 
 class SuperstepOperator(LockstepOperator):
-    """See the module's text.
+    """See the module docstring.
 
     Args:
-        make_model: makes the kind of iteration, with the user's functions.
-        settings: the rest.
+        make_model: creates the model of the iteration, with the user-defined functions.
+        settings: the settings of the iteration.
     """
 
     def __init__(self, make_model: Callable[[], Model], settings: SuperstepSettings) -> None:
@@ -61,13 +61,13 @@ class SuperstepOperator(LockstepOperator):
         self._model = make_model()
 
     def open(self) -> None:
-        """Begin with no vertices."""
+        """Start without vertices."""
         self._partition = Partition(self.context.parallelism)
         self._broadcast: dict[tuple[str, str], list[Any]] = {of: [] for of in self._settings.broadcast}
         self._is_open = False
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
-        """Take in a part of the graph, or of a broadcast set."""
+        """Add a part of the graph or of a broadcast set."""
         if input_index == VERTICES:
             self._partition.add_vertices(batch)
         elif input_index in (BY_SOURCE, BY_TARGET):
@@ -76,7 +76,7 @@ class SuperstepOperator(LockstepOperator):
             self._broadcast[self._settings.broadcast[input_index - BROADCAST]].extend(batch.values)
 
     def rounds(self) -> Generator[Round, Answer, None]:
-        """All supersteps; emits the vertices at the end."""
+        """Run all supersteps, and emit the vertices at the end."""
         self._partition.seal()
         settings, model, subtasks = self._settings, self._model, self.context.parallelism
         model.operator_name = self.context.operator_name

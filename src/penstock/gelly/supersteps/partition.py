@@ -1,4 +1,4 @@
-"""The vertices of one partition, with their edges, as functions see them; and the messages between partitions."""
+"""The vertices of one partition with their edges, as functions see them, and the messages between partitions."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from penstock.core.records import Batch
 from penstock.gelly.base.elements import Edge, Vertex
 from penstock.gelly.base.owners import Owners
 
-#: Messages by the id of the vertex that they are for.
+#: Messages by the id of their target vertex.
 Box = dict[Any, list[Any]]
 
 
 class Partition:
-    """Vertices by a number of their own, in the order in which they came."""
+    """Vertices, numbered in the order of their arrival."""
 
     def __init__(self, partitions: int) -> None:
         self.partitions = partitions
@@ -25,7 +25,7 @@ class Partition:
         self.values: list[Any] = []
         self._by_source: dict[Any, list[Edge]] = {}
         self._by_target: dict[Any, list[Edge]] = {}
-        #: of each vertex, once all has come: (the edge, the id at its other end)
+        #: the edges of each vertex, set by `seal`
         self.out_edges: list[list[Edge]] = []
         self.in_edges: list[list[Edge]] = []
 
@@ -33,7 +33,7 @@ class Partition:
         return len(self.ids)
 
     def add_vertices(self, batch: Batch) -> None:
-        """Take vertices in; of several of one id the last one counts."""
+        """Add vertices. If an id has several, the last one counts."""
         for vertex_id, value in records_of(batch):
             place = self.index.setdefault(vertex_id, len(self.ids))
             if place == len(self.ids):
@@ -43,24 +43,24 @@ class Partition:
                 self.values[place] = value
 
     def add_edges(self, batch: Batch, end: int) -> None:
-        """Take edges in, for the vertices at their source (0) or target (1)."""
+        """Add edges to the vertices at their source (0) or target (1)."""
         held = self._by_target if end else self._by_source
         for record in records_of(batch):
             held.setdefault(record[end], []).append(Edge(*record))
 
     def seal(self) -> None:
-        """All has come."""
+        """Complete the partition at the end of the input."""
         self.out_edges = [self._by_source.get(vertex_id, []) for vertex_id in self.ids]
         self.in_edges = [self._by_target.get(vertex_id, []) for vertex_id in self.ids]
         self._by_source, self._by_target = {}, {}
 
     def vertex(self, place: int) -> Vertex:
-        """The vertex of this number."""
+        """Return the vertex of this number."""
         return Vertex(self.ids[place], self.values[place])
 
 
 def records_of(batch: Batch) -> Iterable[Any]:
-    """The records of a batch as plain tuples."""
+    """Return the records of a batch as plain tuples."""
     if isinstance(batch, ColumnBatch):
         return zip(*(column.to_pylist() for column in batch.columns.columns), strict=True)
     return batch.values
@@ -76,7 +76,7 @@ class Outboxes:
         self.begin()
 
     def begin(self) -> None:
-        """Empty boxes."""
+        """Empty the boxes."""
         self._boxes = [defaultdict(list) for _ in range(self._partitions)]
 
     def send(self, target: Any, message: Any) -> None:
@@ -84,7 +84,7 @@ class Outboxes:
         self._boxes[self._owners[target]][target].append(message)
 
     def take(self, combine: Callable[[list[Any]], list[Any]] | None) -> list[Box | None]:
-        """The boxes, with the messages of a vertex combined; empty ones are None."""
+        """Return the boxes, with the messages of each vertex combined, and None for empty boxes."""
         boxes: list[Box | None] = []
         for box in self._boxes:
             if combine is not None:
@@ -96,7 +96,7 @@ class Outboxes:
 
 
 def merged(boxes: Iterable[Box | None], combine: Callable[[list[Any]], list[Any]] | None) -> Box:
-    """The messages of all partitions for this one; those that came together are combined."""
+    """Return the messages from all partitions for this one. Messages to the same vertex are combined."""
     inbox: Box = {}
     for box in boxes:
         for target, held in (box or {}).items():
@@ -109,5 +109,5 @@ def merged(boxes: Iterable[Box | None], combine: Callable[[list[Any]], list[Any]
 
 
 def number_of(boxes: Iterable[Box | None]) -> int:
-    """How many messages there are."""
+    """Return the number of messages."""
     return sum(sum(map(len, box.values())) for box in boxes if box)

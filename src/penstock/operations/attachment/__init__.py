@@ -1,8 +1,8 @@
-"""How the jobs of this process come to those who look at them, if there are any.
+"""Connects the jobs of this process to observers, if there are any.
 
-A program that asks for none pays a dictionary entry a job. The first job whose configuration asks for REST starts the
-server, and one that names reporters starts these; they serve all jobs of the process, those that already run too, until
-the process ends.
+A program without observers pays one dictionary entry per job. The first job whose configuration requests REST starts
+the server, and a job that names reporters starts them. They serve all jobs of the process, including running ones,
+until the process ends.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _REPORTERS: Final = ("metrics.reporter", "traces.reporter")
 
 
 class Attachment:
-    """Keeps the running jobs of a process until somebody looks, and then gives them to a dispatcher."""
+    """Keeps the running jobs of a process until an observer appears, then adds them to a dispatcher."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
@@ -47,29 +47,29 @@ class Attachment:
         self._is_served_elsewhere = False
 
     def dispatcher(self) -> Dispatcher:
-        """The dispatcher of this process; from the first call on it knows each job that runs or begins."""
+        """Return the dispatcher of this process. From the first call on it knows each job that runs or begins."""
         with self._lock:
             if self._dispatcher is None:
                 self._dispatcher = Dispatcher()
                 for job in self._running.values():
-                    if not job.has_ended:  # the thread of a job that has ended may not have come to forget it
+                    if not job.has_ended:  # the thread of an ended job may not have removed it yet
                         self._dispatcher.add(job)
                 self._running.clear()
             return self._dispatcher
 
     def is_served_elsewhere(self) -> None:
-        """Let no job of this process start a server: that of a session serves them."""
+        """Disable servers in this process: the server of a session serves its jobs."""
         with self._lock:
             self._is_served_elsewhere = True
 
     def prepare(self, configuration: Configuration) -> None:
-        """Start what the configuration of a job asks for, unless it is there; called before the job begins.
+        """Start the server and reporters that a configuration requests, unless they run, before the job begins.
 
         Raises:
-            ConfigurationError: if options of the REST API or of a reporter are wrong, or not safe, or an event listener
-                is none.
+            ConfigurationError: if options of the REST API or of a reporter are wrong or unsafe, or an event listener is
+                invalid.
             OperationError: if no port is free.
-            UnsupportedError: if it asks for what Penstock lacks.
+            UnsupportedError: if it requests something that Penstock lacks.
         """
         listener_classes(configuration)
         with self._lock:
@@ -99,7 +99,7 @@ class Attachment:
             keep_looking(self.dispatcher())
 
     def attach(self, job: RunningJob, graph: JobGraph, configuration: Configuration) -> None:
-        """A job has begun."""
+        """Register a job that has begun."""
         dispatched = DispatchedJob(job, graph, configuration)
         subscribe_configured(dispatched.events, job, configuration)
         with self._lock:
@@ -112,7 +112,7 @@ class Attachment:
         job.get_job_execution_result().add_done_callback(lambda _: self._forget(job))
 
     def page_of(self, job_id: str) -> str | None:
-        """The address of the page of a job; None while there is no server."""
+        """Return the address of a job's page; None without a server."""
         server = self._server
         return None if server is None else f"{server.url}/#/jobs/{job_id}"
 
@@ -122,7 +122,7 @@ class Attachment:
 
 
 def _check_tokens(configuration: Configuration, settings: RestSettings) -> None:
-    """Refuse a token that the server does not ask for: it would protect nothing."""
+    """Reject a token that the server does not use: it would protect nothing."""
     for option, known in ((REST_TOKEN, settings.token), (REST_READER_TOKEN, settings.reader_token)):
         if configuration.read(option) not in (None, known):
             raise ConfigurationError(

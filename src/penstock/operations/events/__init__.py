@@ -1,4 +1,4 @@
-"""What happens to jobs, as events, for those who subscribe to them."""
+"""Job events, for subscribers."""
 
 from penstock.operations.events.delivering import EventFile, JobEvents, as_dict
 from penstock.operations.events.model import (

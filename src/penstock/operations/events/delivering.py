@@ -1,4 +1,4 @@
-"""Brings events to those who listen, in a thread of each job that has listeners; a job without any pays nothing."""
+"""Delivers events to listeners, in one thread per job with listeners. A job without listeners pays nothing."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from penstock.operations.events.model import EventListener, JobEvent
 
 _log = logging.getLogger("penstock.events")
 
-#: How often (s) a job is looked at while somebody listens.
+#: Polling interval (s) of a job with listeners.
 INTERVAL_SECONDS: Final = 0.5
 #: How long (s) the end of a job waits for its listeners.
 END_SECONDS: Final = 5.0
@@ -36,7 +36,7 @@ class JobEvents:
     Args:
         handle: the job.
         job_name: its name.
-        view: the job as of now, or nearly.
+        view: returns the current view of the job, or a recent one.
     """
 
     def __init__(self, handle: JobHandle, job_name: str, view: Callable[[], JobView | None]) -> None:
@@ -51,7 +51,7 @@ class JobEvents:
         self._deriver: Deriver | None = None
 
     def subscribe(self, listener: EventListener) -> None:
-        """From now on, let a listener hear of everything; the first one also of what the job still remembers."""
+        """Deliver further events to a listener. The first one also gets the events that the job still remembers."""
         with self._lock:
             self._listeners.append(listener)
             if self._thread is None:
@@ -61,13 +61,13 @@ class JobEvents:
                 self._thread.start()
 
     def unsubscribe(self, listener: EventListener) -> None:
-        """Let a listener hear nothing more."""
+        """Stop delivering events to a listener."""
         with self._lock:
             if listener in self._listeners:
                 self._listeners.remove(listener)
 
     def finish(self) -> None:
-        """The job is over: let all hear of its end, and wait a while until they have."""
+        """Deliver the end of the job to all listeners, and wait a while for them."""
         self._over.set()
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(END_SECONDS)
@@ -108,14 +108,14 @@ class JobEvents:
 
 
 class EventFile(EventListener):
-    """Appends a JSON object a line: `event`, its class without `Event`, and its attributes."""
+    """Appends one JSON object per line: `event`, the class name without `Event`, and the attributes."""
 
     def __init__(self, path: str) -> None:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         self._file = Path(path).open("a", encoding="utf-8")  # noqa: SIM115 - `close` closes it
 
     def on_event(self, event: JobEvent) -> None:
-        """Append it."""
+        """Append the event."""
         self._file.write(hide_json(json.dumps(as_dict(event), ensure_ascii=False)) + "\n")
         self._file.flush()
 
@@ -125,15 +125,15 @@ class EventFile(EventListener):
 
 
 def as_dict(event: JobEvent) -> dict[str, Any]:
-    """An event as plain values."""
+    """Return an event as plain values."""
     return {"event": type(event).__name__.removesuffix("Event"), **dataclasses.asdict(event)}
 
 
 def listener_classes(configuration: Configuration) -> list[type[EventListener]]:
-    """The classes that `penstock.event-listeners` names.
+    """Return the classes named in `penstock.event-listeners`.
 
     Raises:
-        ConfigurationError: if one cannot be imported, or is no `EventListener`.
+        ConfigurationError: if a class cannot be imported or is not an `EventListener`.
     """
     key = EVENT_LISTENERS.key()
     found = []
@@ -151,9 +151,9 @@ def listener_classes(configuration: Configuration) -> list[type[EventListener]]:
 
 
 def subscribe_configured(events: JobEvents, handle: JobHandle, configuration: Configuration) -> None:
-    """Let the listeners that the configuration asks for hear of a job that has just begun.
+    """Subscribe the configured listeners to a job that has just begun.
 
-    One that cannot be made is logged: the job runs already.
+    A listener that cannot be created is logged, because the job already runs.
     """
     path = configuration.read(EVENTS_FILE)
     makers: list[Callable[[], EventListener]] = [*listener_classes(configuration)]

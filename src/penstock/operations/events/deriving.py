@@ -1,7 +1,8 @@
-"""Events out of what a job remembers of itself, look by look.
+"""Derives events from the history that a job keeps, poll by poll.
 
-Moves, checkpoints, failures and all else are numbered or dated where they happen, and the job keeps the last of each.
-So looking twice a second finds all of them, unless more has happened in between than is kept; that, too, is an event.
+Status changes, checkpoints, failures and everything else are numbered or dated where they happen, and the job keeps the
+latest of each. So polling twice a second finds all of them, unless more has happened in between than is kept; that is
+an event as well.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from penstock.operations.events.model import (
 
 
 class Deriver:
-    """Makes the events of one job. It remembers what it has told of, and nothing else."""
+    """Creates the events of one job. It remembers only which events it has reported."""
 
     def __init__(self, job_id: str, job_name: str) -> None:
         self._base: dict[str, Any] = {"job_id": job_id, "job_name": job_name}
@@ -45,15 +46,15 @@ class Deriver:
 
     @property
     def last_move(self) -> int:
-        """The number of the last move that was told of."""
+        """The number of the last reported status change."""
         return self._move
 
     def take(self, moves: Sequence[Move], view: JobView | None) -> list[JobEvent]:
-        """What has happened since the last call, in the order of time.
+        """Return the events since the last call, in the order of time.
 
         Args:
-            moves: those after `last_move`.
-            view: the job as it is now; None when it is not known.
+            moves: the status changes after `last_move`.
+            view: the current view of the job; None if it is unknown.
         """
         events = list(self._moves(moves))
         if view is not None:

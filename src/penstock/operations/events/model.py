@@ -1,4 +1,4 @@
-"""Events: what has happened to a job, each as one value, under Flink's names where Flink has them."""
+"""Job events, each as one value, under Flink's names where these exist."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, kw_only=True)
 class JobEvent:
-    """Something has happened to a job.
+    """Something happened to a job.
 
     Attributes:
-        at_ms: when (ms since the epoch).
+        at_ms: when it happened (ms since the epoch).
         job_id: the job, as 32 hexadecimal digits.
         job_name: its name.
     """
@@ -24,12 +24,12 @@ class JobEvent:
 
 @dataclass(frozen=True, kw_only=True)
 class JobStatusChangeEvent(JobEvent):
-    """The job has come to another status.
+    """The status of the job changed.
 
     Attributes:
-        old_status: such as RUNNING; None for the first.
-        new_status: such as FAILING.
-        reason: why; None when that needs no words.
+        old_status: the previous status, such as RUNNING; None for the first event.
+        new_status: the new status, such as FAILING.
+        reason: why; None if no explanation is needed.
     """
 
     old_status: str | None
@@ -39,16 +39,16 @@ class JobStatusChangeEvent(JobEvent):
 
 @dataclass(frozen=True, kw_only=True)
 class CheckpointEvent(JobEvent):
-    """A checkpoint or savepoint was triggered, has completed or has failed.
+    """A checkpoint or savepoint was triggered, completed or failed.
 
     Attributes:
         checkpoint_id: its id.
         status: IN_PROGRESS, COMPLETED or FAILED.
-        is_savepoint: whether a user has asked for it.
+        is_savepoint: whether a user requested it.
         duration_ms: from its trigger to its end; 0 while it is in progress.
-        full_size: the bytes that its files hold (Flink's `fullSize`).
-        checkpointed_size: the bytes that were written for it.
-        path: where it is, if that is known.
+        full_size: the bytes in its files (Flink's `fullSize`).
+        checkpointed_size: the bytes written for it.
+        path: its path, if known.
         reason: why it failed.
     """
 
@@ -64,14 +64,14 @@ class CheckpointEvent(JobEvent):
 
 @dataclass(frozen=True, kw_only=True)
 class JobFailureEvent(JobEvent):
-    """Something has failed.
+    """Something failed.
 
     Attributes:
         number: counts the failures of the job, from 1.
-        text: what has happened, for people.
-        task: the task that failed, such as `Map (2/4)`; None when it was none.
+        text: a description for people.
+        task: the task that failed, such as `Map (2/4)`; None if no task failed.
         worker_id: where it ran, or the worker that was lost.
-        labels: what failure enrichers say of it by then.
+        labels: the labels that failure enrichers have added so far.
     """
 
     number: int
@@ -83,10 +83,10 @@ class JobFailureEvent(JobEvent):
 
 @dataclass(frozen=True, kw_only=True)
 class JobRestartEvent(JobEvent):
-    """The job, or a part of it, has begun again after a failure.
+    """The job, or a part of it, restarted after a failure.
 
     Attributes:
-        restarts: how often by now.
+        restarts: the number of restarts so far.
     """
 
     restarts: int
@@ -94,12 +94,12 @@ class JobRestartEvent(JobEvent):
 
 @dataclass(frozen=True, kw_only=True)
 class RescaleEvent(JobEvent):
-    """The job has another parallelism.
+    """The parallelism of the job changed.
 
     Attributes:
         cause: Flink's name of the cause.
-        changed: the parallelism before and after, by the names of vertices.
-        checkpoint_id: the checkpoint from which the tasks began.
+        changed: the parallelism before and after, by vertex name.
+        checkpoint_id: the checkpoint that the tasks started from.
     """
 
     cause: str
@@ -109,7 +109,7 @@ class RescaleEvent(JobEvent):
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerRegisteredEvent(JobEvent):
-    """A worker has come.
+    """A worker registered.
 
     Attributes:
         worker_id: its name in the job.
@@ -124,10 +124,10 @@ class WorkerRegisteredEvent(JobEvent):
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerLeavingEvent(WorkerRegisteredEvent):
-    """A worker that lives will be taken away.
+    """A live worker is about to be removed.
 
     Attributes:
-        reason: who takes it away, and from where.
+        reason: who removes it, and from where.
     """
 
     reason: str
@@ -135,14 +135,14 @@ class WorkerLeavingEvent(WorkerRegisteredEvent):
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerLostEvent(JobEvent):
-    """A worker is gone that had tasks.
+    """A worker with tasks was lost.
 
     Attributes:
         worker_id: its name in the job.
         host: where it ran.
         process_id: its process.
         lost: the tasks whose work was lost.
-        reason: what is known of it.
+        reason: the known cause.
     """
 
     worker_id: str
@@ -154,11 +154,11 @@ class WorkerLostEvent(JobEvent):
 
 @dataclass(frozen=True, kw_only=True)
 class EventsMissedEvent(JobEvent):
-    """More has happened between two looks than the job remembers: these events are told by their number alone.
+    """More happened between two polls than the job remembers. These events are reported by their number alone.
 
     Attributes:
         what: `checkpoints`, `failures` or `moves`.
-        count: how many.
+        count: the number of events.
     """
 
     what: str
@@ -166,15 +166,15 @@ class EventsMissedEvent(JobEvent):
 
 
 class EventListener(ABC):
-    """Hears of what happens to a job; `penstock.event-listeners` names classes.
+    """Receives the events of a job; `penstock.event-listeners` names classes.
 
-    Methods are called in a thread of the listeners' own. What they raise is logged, and the job goes on. They should
-    not take long: when the job has ended, the program waits five seconds for them at most.
+    Methods are called in a separate thread for listeners. Exceptions are logged, and the job continues. Methods should
+    return quickly: after the end of the job, the program waits for them for at most five seconds.
     """
 
     @abstractmethod
     def on_event(self, event: JobEvent) -> None:
-        """Something has happened."""
+        """Handle an event."""
 
     def close(self) -> None:  # noqa: B027 - most have nothing to close
-        """No more events come."""
+        """Close the listener. No more events follow."""

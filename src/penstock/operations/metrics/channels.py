@@ -1,8 +1,8 @@
-"""The buffers of each worker's channels, under the names that Flink has for its pool of memory segments.
+"""The buffers of each worker's channels, under Flink's names for its pool of memory segments.
 
-Penstock makes a buffer when it needs one. Each channel has credit for a few buffers, and a producer keeps a few full
-ones, so a worker has a bound. That bound stands in for the pool: its size in bytes is the bound times the average size
-of the buffers so far.
+Penstock allocates a buffer when it needs one. Each channel has credit for a few buffers, and a producer keeps a few
+full ones, so a worker's buffers are bounded. That bound replaces the pool: its size in bytes is the bound times the
+average size of the buffers so far.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ class ChannelMemory:
     """The buffers of one worker.
 
     Attributes:
-        used: how many are full and wait.
-        total: how many may wait.
-        used_bytes: about how many bytes the waiting ones have.
-        total_bytes: about how many bytes as many as may wait would have.
+        used: the number of full buffers that wait.
+        total: the number of buffers that may wait.
+        used_bytes: the approximate size of the waiting buffers.
+        total_bytes: the approximate size of as many buffers as may wait.
     """
 
     used: int = 0
@@ -33,21 +33,21 @@ class ChannelMemory:
 
     @property
     def available(self) -> int:
-        """How many more may wait."""
+        """The number of further buffers that may wait."""
         return max(0, self.total - self.used)
 
     @property
     def available_bytes(self) -> int:
-        """About how many bytes these would have."""
+        """The approximate size (bytes) of these."""
         return max(0, self.total_bytes - self.used_bytes)
 
     @property
     def usage_percent(self) -> int:
-        """How much of the bound is in use."""
+        """The percentage of the bound in use."""
         return 100 * self.used // self.total if self.total else 0
 
     def metrics(self) -> dict[str, Value]:
-        """Flink's metrics of a worker's shuffle memory."""
+        """Return Flink's metrics of a worker's shuffle memory."""
         return {
             "Status.Shuffle.Netty.UsedMemory": self.used_bytes,
             "Status.Shuffle.Netty.TotalMemory": self.total_bytes,
@@ -63,7 +63,7 @@ NO_CHANNELS = ChannelMemory()
 
 
 def channel_memory(view: JobView) -> Mapping[str, ChannelMemory]:
-    """The buffers of each worker of a job, by the worker's id."""
+    """Return the buffers of each worker of a job, by worker id."""
     tasks: dict[str, list[TaskFigures]] = {}
     for vertex in view.vertices:
         for subtask in vertex.subtasks:

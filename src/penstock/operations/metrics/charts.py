@@ -1,4 +1,4 @@
-"""The last hour of a job's most telling metrics, one point every ten seconds."""
+"""The last hour of a job's most important metrics, one point every ten seconds."""
 
 from __future__ import annotations
 
@@ -9,40 +9,40 @@ from penstock.core.records import MAX_WATERMARK, MIN_TIMESTAMP
 from penstock.operations.metrics.scopes import Scope, Scoped
 from penstock.operations.metrics.view_metrics import ViewMetrics
 
-#: How far apart (ms) two points are, and how many there are at most: an hour.
+#: The interval (ms) between points, and the maximum number of points: an hour.
 POINT_MS: Final = 10_000
 POINTS_MAX: Final = 360
 
-#: Of a vertex: the sum over its subtasks, or the greatest.
+#: Metrics of a vertex: the sum over its subtasks, or the maximum.
 SUMS: Final = ("numRecordsInPerSecond", "numRecordsOutPerSecond", "numBytesInPerSecond", "numBytesOutPerSecond")
 MAXIMA: Final = ("busyTimeMsPerSecond", "backPressuredTimeMsPerSecond", "idleTimeMsPerSecond")
-#: Of the job.
+#: Metrics of the job.
 OF_JOB: Final = ("lastCheckpointDuration", "lastCheckpointFullSize", "numRestarts", "numberOfFailedCheckpoints")
-#: Of a vertex: how far (ms) its lowest watermark is behind the clock.
+#: Metric of a vertex: how far (ms) its lowest watermark lags the clock.
 LAG: Final = "watermarkLag"
 
 Points = list[tuple[int, float]]
 
 
 class Charts:
-    """Points by (vertex id, or None for the job, and the metric's name); see the module's text."""
+    """Points by (vertex id, or None for the job, and metric name); see the module docstring."""
 
     def __init__(self) -> None:
         self._at_ms: deque[int] = deque(maxlen=POINTS_MAX)
         self._values: dict[tuple[str | None, str], deque[float | None]] = {}
 
     def names(self) -> list[tuple[str | None, str]]:
-        """What there are charts of."""
+        """Return the keys of all charts."""
         return list(self._values)
 
     def points(self, vertex_id: str | None, name: str) -> Points:
-        """Time (ms since the epoch) and value, oldest first; none of what there is no chart of."""
+        """Return time (ms since the epoch) and value of each point, oldest first; empty without such a chart."""
         values = self._values.get((vertex_id, name), ())
         times = list(self._at_ms)[len(self._at_ms) - len(values) :]
         return [(at, value) for at, value in zip(times, values, strict=True) if value is not None]
 
     def add(self, metrics: ViewMetrics) -> None:
-        """Take a point of each chart, unless the last one is too young."""
+        """Add a point to each chart, unless the last one is too recent."""
         if self._at_ms and metrics.view.now_ms < self._at_ms[-1] + POINT_MS:
             return
         taken = _taken(metrics)

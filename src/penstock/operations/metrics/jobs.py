@@ -1,4 +1,4 @@
-"""A job's own metrics: how it stands, and how its checkpoints went."""
+"""Metrics of a job itself: its status and its checkpoints."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from penstock.core.graph.states import ExecutionState
 from penstock.core.job.view import JobView, SubtaskView
 from penstock.operations.metrics.scopes import Value
 
-#: Flink's values for what there has not been yet.
+#: Flink's values for something that has not happened yet.
 NEVER: Final = -1
 NO_PATH: Final = "n/a"
 
@@ -20,7 +20,7 @@ _STATES: Final = tuple(
 
 
 def job_metrics(view: JobView, rescales: int) -> dict[str, Value]:
-    """The metrics of a job that has been rescaled that often."""
+    """Return the metrics of a job, given the number of its rescales."""
     return {
         **_times(view),
         "numRestarts": view.restarts,

@@ -1,4 +1,4 @@
-"""Which kind of metric a name is, for reporters that treat kinds apart and for filters."""
+"""The kind of a metric by its name, for filters and for reporters that distinguish kinds."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ _METERS: Final = {
     *("numBytesInLocalPerSecond", "numBytesInRemotePerSecond"),
     *("numBuffersInLocalPerSecond", "numBuffersInRemotePerSecond"),
 }
-#: Where Flink lists some of these for a second time.
+#: The prefix of a second listing of some of these in Flink.
 _INPUT: Final = "Shuffle.Netty.Input."
 
 
 def grows_only(name: str) -> bool:
-    """Whether it is one of Penstock's own counters, which never go back within an attempt."""
+    """Return whether it is one of Penstock's own counters, which never decrease within an attempt."""
     return name.removeprefix(_INPUT) in _COUNTERS
 
 
 def kind_of(scoped: Scoped, name: str, value: Value) -> str:
-    """One of the four, as in Flink; a distribution is a histogram."""
+    """Return one of the four kinds, as in Flink; a distribution is a histogram."""
     if isinstance(value, Summary):
         return HISTOGRAM
     name = name.removeprefix(_INPUT)

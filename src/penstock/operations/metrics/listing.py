@@ -1,6 +1,6 @@
-"""The metrics of all jobs of a process, by the names that Flink's REST API lists.
+"""The metrics of all jobs of a process, by their names in Flink's REST API.
 
-Any thread may ask. What is asked for is worked out once for each view of a job.
+Thread-safe. Requested metrics are computed once for each view of a job.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from penstock.operations.metrics.scopes import Scope, Scoped, Value, flat, spell
 from penstock.operations.metrics.this_process import ThisProcess
 from penstock.operations.metrics.view_metrics import ViewMetrics
 
-#: The id under which the driver's process is a worker: it has no managed memory, and no channels.
+#: The worker id of the driver's process, which has no managed memory and no channels.
 DRIVER_ID: Final = "driver"
 
 Listed: TypeAlias = dict[str, str | int | float]
 
 
 class MetricStore:
-    """See the module's text. What is not known has no metrics.
+    """See the module docstring. Unknown jobs, workers, vertices and subtasks have no metrics.
 
     Args:
         dispatcher: knows the jobs.
-        now: a clock (s) that never goes back.
+        now: a monotonic clock (s).
     """
 
     def __init__(self, dispatcher: Dispatcher, now: Callable[[], float] = time.monotonic) -> None:
@@ -44,14 +44,14 @@ class MetricStore:
 
     @classmethod
     def of(cls, dispatcher: Dispatcher) -> MetricStore:
-        """The one that all share who look at a dispatcher's jobs."""
+        """Return the store that all observers of a dispatcher's jobs share."""
         with _shared_lock:
             if dispatcher not in _shared:
                 _shared[dispatcher] = cls(dispatcher)
             return _shared[dispatcher]
 
     def close(self) -> None:
-        """Share it no more."""
+        """Stop sharing the store."""
         with _shared_lock:
             if _shared.get(self._dispatcher) is self:
                 del _shared[self._dispatcher]
@@ -59,18 +59,18 @@ class MetricStore:
     # --- as Flink's REST API lists them ----------------------------------------------------------------------------
 
     def jobmanager(self) -> Listed:
-        """Those of the driver's process, and of all its workers together."""
+        """Return the metrics of the driver's process, and of all its workers together."""
         return flat(self._cluster().values)
 
     def taskmanager(self, tm_id: str) -> Listed:
-        """Those of a worker, by its id; of the driver, which stands in for workers where a job has none."""
+        """Return the metrics of a worker by id, or of the driver, which replaces the workers of a job without any."""
         for metrics in reversed(self._current()):
             if (found := metrics.workers.get(tm_id)) is not None:
                 return flat(found.values)
         return flat({**self._of_driver(), **memory_metrics(0, 0, NO_CHANNELS)}) if tm_id == DRIVER_ID else {}
 
     def job(self, job_id: str) -> Listed:
-        """Those of a job itself, and the ages of latency markers, as Flink has it."""
+        """Return the metrics of a job itself, and the ages of latency markers, like Flink."""
         metrics = self._of(job_id)
         if metrics is None:
             return {}
@@ -80,13 +80,13 @@ class MetricStore:
         return listed
 
     def vertex(self, job_id: str, vertex_id: str) -> Listed:
-        """Those of all subtasks of a vertex: `<subtask>.<name>` and `<subtask>.<operator>.<name>`."""
+        """Return the metrics of all subtasks of a vertex: `<subtask>.<name>` and `<subtask>.<operator>.<name>`."""
         metrics = self._of(job_id)
         found = None if metrics is None else _vertex(metrics.view, vertex_id)
         return {} if metrics is None or found is None else metrics.vertex(found)
 
     def subtask(self, job_id: str, vertex_id: str, subtask: int) -> Listed:
-        """Those of one subtask, without its number."""
+        """Return the metrics of one subtask, without its number."""
         metrics = self._of(job_id)
         found = None if metrics is None else _vertex(metrics.view, vertex_id)
         if metrics is None or found is None or not 0 <= subtask < found.parallelism:
@@ -94,15 +94,15 @@ class MetricStore:
         return metrics.subtask(found, found.subtasks[subtask])
 
     def jm_operator(self, job_id: str, vertex_id: str) -> Listed:
-        """Those of the part of a vertex's operators that runs in the driver: views tell none yet."""
+        """Return the metrics of the operator parts that run in the driver; views do not have them yet."""
         return {}
 
     # --- for reporters and pages -----------------------------------------------------------------------------------
 
     def scoped(self, since: float = 0.0) -> Iterator[Scoped]:
-        """All metrics of the process, of its running jobs, and of those whose end nobody knew at `since`, by the clock.
+        """Yield all metrics of the process and its running jobs, and of jobs whose end was unknown at `since`.
 
-        A worker is named once, whichever jobs it belongs to.
+        `since` is a time of the store's clock. A worker appears once, whichever jobs it belongs to.
         """
         yield self._cluster()
         seen: set[tuple[str, str]] = set()
@@ -116,17 +116,17 @@ class MetricStore:
                 yield scoped
 
     def views(self) -> list[JobView]:
-        """The views of all jobs that have answered, ended ones too."""
+        """Return the views of all jobs that have answered, including ended ones."""
         return [metrics.view for job in self._dispatcher.jobs() if (metrics := self._metrics_of(job)) is not None]
 
     def charts(self, job_id: str) -> Charts | None:
-        """The last hour of a job, as far as somebody has looked at it."""
+        """Return the charts of a job's last hour, as far as it was observed."""
         self._of(job_id)
         followed = self._jobs.get(job_id)
         return None if followed is None else followed.charts
 
     def look(self) -> None:
-        """Take a view of each job, for the sake of rates and charts."""
+        """Take a view of each job, for rates and charts."""
         self._current()
 
     # --- within ----------------------------------------------------------------------------------------------------
@@ -136,7 +136,7 @@ class MetricStore:
         return None if job is None else self._metrics_of(job)
 
     def _current(self, since: float | None = None) -> list[ViewMetrics]:
-        """Of jobs that have not ended, or not before then."""
+        """Return the metrics of jobs that have not ended, or not before `since`."""
         found, jobs = [], self._dispatcher.jobs()
         for job in jobs:
             metrics = self._metrics_of(job)
@@ -182,7 +182,7 @@ _shared_lock = threading.Lock()
 
 
 class _Followed:
-    """What is remembered of a job from view to view."""
+    """The state kept for a job from view to view."""
 
     def __init__(self) -> None:
         self.charts = Charts()

@@ -1,7 +1,7 @@
-"""What a process uses, under the names that Flink has for a JVM.
+"""The resource use of a process, under Flink's names for a JVM.
 
-Python has one heap, which is the process. So its resident memory is the heap, and the pools that only a JVM has
-(non-heap, metaspace, direct and mapped buffers) hold nothing.
+Python has one heap, which is the process. So the heap is its resident memory, and the pools that only a JVM has
+(non-heap, metaspace, direct and mapped buffers) are empty.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from penstock.core.protocol import ProcessFigures
 from penstock.operations.metrics.channels import ChannelMemory
 from penstock.operations.metrics.scopes import Value
 
-#: Flink's value for the size of a pool that has no limit.
+#: Flink's value for the size of an unlimited pool.
 UNDEFINED = -1
 
 
 def process_metrics(figures: ProcessFigures, collecting_ms_per_second: float) -> dict[str, Value]:
-    """The metrics of a process, and how long it collected garbage in a second (ms)."""
+    """Return the metrics of a process, including its garbage collection time (ms) per second."""
     resident = figures.resident_bytes
     limit = figures.memory_limit_bytes or figures.physical_bytes or UNDEFINED
     return {
@@ -47,7 +47,7 @@ def process_metrics(figures: ProcessFigures, collecting_ms_per_second: float) ->
 
 
 def memory_metrics(managed_used: int, managed: int, channels: ChannelMemory) -> dict[str, Value]:
-    """The parts of a worker's memory that Flink names: managed (bytes), and the buffers of channels."""
+    """Return the parts of a worker's memory that Flink names: managed memory (bytes) and channel buffers."""
     return {
         "Status.Flink.Memory.Managed.Used": managed_used,
         "Status.Flink.Memory.Managed.Total": managed,

@@ -1,7 +1,7 @@
-"""What is per second: made of totals in two views of a job.
+"""Rates per second, computed from totals in two views of a job.
 
-A view that is some seconds old is the other one, so a rate is the average over these seconds. A task that has begun
-since then, or a job that is looked at for the first time, has the average over its life so far.
+The other view is some seconds old, so a rate is the average over these seconds. For a task that has begun since, or a
+job that is observed for the first time, it is the average over its life so far.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from penstock.core.job.view import JobView, SubtaskView
 from penstock.core.protocol import OperatorFigures, TaskFigures, TaskMetrics
 from penstock.core.records import MIN_TIMESTAMP
 
-#: Over how long (ms) a rate is taken at least, once the job has been looked at for that long.
+#: Minimum period (ms) of a rate, once the job has been observed for that long.
 RATE_SPAN_MS: Final = 10_000
-#: How much (ms) the times of two reports may be apart from those of the views that have them, at most.
+#: How much (ms) the interval between two reports may differ from the interval between their views, at most.
 SLACK_MS: Final = 1_500
-#: How far apart (ms) the views are that are kept for this, at least.
+#: Minimum interval (ms) between the views that are kept for this.
 SPACING_MS: Final = 1_000
 
 _NO_FIGURES: Final = TaskFigures()
 
 
 class History:
-    """The last views of a job: at most one a second, over little more than the span of a rate."""
+    """The latest views of a job: at most one per second, over little more than the period of a rate."""
 
     def __init__(self, span_ms: int = RATE_SPAN_MS, spacing_ms: int = SPACING_MS) -> None:
         self._span_ms = span_ms
@@ -37,7 +37,7 @@ class History:
         return len(self._views)
 
     def add(self, view: JobView) -> JobView | None:
-        """Take a newer view in; the one to compare it with, None for the first."""
+        """Add a newer view. Returns the view to compare it with, None for the first."""
         views = self._views
         while len(views) > 1 and views[1].now_ms <= view.now_ms - self._span_ms:
             views.popleft()
@@ -49,12 +49,12 @@ class History:
 
 @dataclass(frozen=True)
 class SubtaskRates:
-    """Rates of one subtask.
+    """The rates of one subtask.
 
     Attributes:
-        elapsed_ms: the time between the two reports; 0 when the subtask has ended.
-        earlier: what it had reported by the earlier view; zeros when it had not begun.
-        waited_ms: how much of that time it has not accounted for, as it has made no step since.
+        elapsed_ms: the time between the two reports; 0 if the subtask has ended.
+        earlier: its report in the earlier view; zeros if it had not begun.
+        waited_ms: the part of that time that it has not accounted for, because it has made no step since.
     """
 
     elapsed_ms: float
@@ -62,7 +62,7 @@ class SubtaskRates:
     waited_ms: float = 0
 
     def per_second(self, total: float, earlier: float) -> float:
-        """How much a total has grown in a second."""
+        """Return the growth of a total per second."""
         return max(0.0, 1000 * (total - earlier) / self.elapsed_ms) if self.elapsed_ms > 0 else 0.0
 
     @property
@@ -71,20 +71,20 @@ class SubtaskRates:
         return self.earlier.figures or _NO_FIGURES
 
     def operator(self, operator_id: str) -> OperatorFigures:
-        """The earlier figures of one of its operators."""
+        """Return the earlier figures of one of its operators."""
         known = (one for one in self.figures.operators if one.operator_id == operator_id)
         return next(known, OperatorFigures(operator_id))
 
 
 class Rates:
-    """Rates of a job's subtasks and of its workers, between two views."""
+    """The rates of a job's subtasks and workers, between two views."""
 
     def __init__(self, view: JobView, base: JobView | None = None) -> None:
         self.view = view
         self.base = base
 
     def of_subtask(self, vertex: int, subtask: SubtaskView) -> SubtaskRates:
-        """The rates of a subtask that has reported."""
+        """Return the rates of a subtask that has reported."""
         metrics = subtask.metrics
         assert metrics is not None, "a subtask without a report has no rates"
         earlier = self._earlier(vertex, metrics)
@@ -100,7 +100,7 @@ class Rates:
         return SubtaskRates(elapsed_ms, before, waited_ms)
 
     def _elapsed_ms(self, subtask: SubtaskView, *, is_first: bool) -> int:
-        """By the views' clock: since the earlier one, or since the subtask began to run; 0 when it has ended."""
+        """Return the time since the earlier view or the subtask's start, by the views' clock; 0 if it has ended."""
         if subtask.state is None or subtask.state.is_terminal:
             return 0
         if self.base is not None and not is_first:
@@ -115,13 +115,13 @@ class Rates:
         return known if known is not None and known.execution == metrics.execution else None
 
     def of_process(self, total: float, earlier: float | None) -> float:
-        """How much a total of a worker's process has grown in a second; 0 while there is only one report."""
+        """Return the growth of a total of a worker's process per second; 0 while there is only one report."""
         if self.base is None or earlier is None or self.view.now_ms <= self.base.now_ms:
             return 0.0
         return max(0.0, 1000 * (total - earlier) / (self.view.now_ms - self.base.now_ms))
 
 
 def _measured_ms(metrics: TaskMetrics) -> int | None:
-    """How long the attempt had run at the report, by its own clock; None where nobody measures it."""
+    """Return how long the attempt had run at the report, by its own clock; None if it was not measured."""
     figures = metrics.figures
     return None if figures is None else figures.busy_ms + figures.back_pressured_ms + figures.idle_ms

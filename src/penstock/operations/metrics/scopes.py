@@ -1,4 +1,4 @@
-"""Scopes: to whom a metric belongs, under which name that is known, and what tells one from another."""
+"""Scopes: the owner of a metric, its name, and the variables that identify it."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from penstock.base.metric_options import SCOPE_FORMATS
 
 @dataclass(frozen=True)
 class Summary:
-    """What a histogram or a distribution has seen.
+    """The numbers that a histogram or a distribution has received, in summary.
 
     Attributes:
-        count: how many numbers.
+        count: the number of them.
         total: their sum.
-        least: the least.
-        greatest: the greatest.
+        least: the minimum.
+        greatest: the maximum.
     """
 
     count: int
@@ -31,22 +31,22 @@ class Summary:
 
     @property
     def mean(self) -> float:
-        """The average; 0 when there were no numbers."""
+        """The average; 0 without numbers."""
         return self.total / self.count if self.count else 0.0
 
     def flattened(self, name: str) -> dict[str, int | float]:
-        """One metric for each figure, under Flink's names for those of histograms."""
+        """Return one metric for each figure, under Flink's names for the figures of histograms."""
         figures = (self.count, self.total, self.least, self.greatest, self.mean)
         return {f"{name}_{what}": figure for what, figure in zip(_FIGURES, figures, strict=True)}
 
 
 @dataclass(frozen=True)
 class Histogram(Summary):
-    """What a histogram of the runtime has seen; all but the count are of the last numbers.
+    """The summary of a histogram of the runtime. All figures except the count cover only the latest numbers.
 
     Attributes:
         deviation: the standard deviation.
-        bounds: the quantiles that `penstock.base.histograms` names.
+        bounds: the quantiles listed in `penstock.base.histograms`.
     """
 
     deviation: float
@@ -54,18 +54,18 @@ class Histogram(Summary):
 
     @classmethod
     def of(cls, figures: HistogramFigures) -> Histogram:
-        """Of what a task has reported."""
+        """Create the summary from a task's report."""
         count, least, greatest, mean, deviation, bounds = figures
         return cls(count, mean * count, least, greatest, deviation, bounds)
 
     def flattened(self, name: str) -> dict[str, int | float]:
-        """Under Flink's names."""
+        """Return the figures under Flink's names."""
         others = {"count": self.count, "min": self.least, "max": self.greatest, "mean": self.mean}
         bounds = dict(zip(_BOUNDS, self.bounds, strict=True))
         return {f"{name}_{what}": one for what, one in {**others, "stddev": self.deviation, **bounds}.items()}
 
 
-#: Variables that are parts of a metric's name.
+#: Variables that are part of a metric's name.
 _OF_GROUPS: Final = {"state_name", "source_id", "source_subtask_index", "operator_id", "operator_subtask_index"}
 _BOUNDS: Final = ("median", "p75", "p90", "p95", "p98", "p99", "p999")
 _FIGURES: Final = ("count", "sum", "min", "max", "mean")
@@ -74,7 +74,7 @@ Value: TypeAlias = int | float | str | bool | Summary
 
 
 class Scope(enum.Enum):
-    """To whom a metric belongs; the value is Flink's logical scope."""
+    """The owner of a metric; the value is Flink's logical scope."""
 
     JOB_MANAGER = "jobmanager"
     JOB = "jobmanager.job"
@@ -90,10 +90,10 @@ class Scoped:
     """The metrics of one process, job, task or operator.
 
     Attributes:
-        scope: what it is.
-        variables: what tells it from others of its kind, by names such as `job_name`.
-        values: by name, dots included.
-        counters: the names of those that count, of a user's function.
+        scope: the kind of owner.
+        variables: the variables that identify it, by names such as `job_name`.
+        values: by name, including dots.
+        counters: the names of the counters of user-defined functions.
     """
 
     scope: Scope
@@ -103,12 +103,12 @@ class Scoped:
 
 
 def of_operator(operator_name: str, name: str) -> str:
-    """The name of an operator's metric among those of its task, as Flink's REST API has it."""
+    """Return the name of an operator's metric among the metrics of its task, as in Flink's REST API."""
     return f"{''.join(c if c.isalnum() else '_' for c in operator_name)}.{name}"
 
 
 def spelled(scoped: Scoped, name: str) -> str:
-    """A metric's name with the values of the variables that are parts of it, for those who see no labels."""
+    """Return a metric's name including the values of its variables, for consumers without labels."""
     values = scoped.variables
     if name.partition(".")[0] not in ("latency", "state_name"):
         return name
@@ -116,7 +116,7 @@ def spelled(scoped: Scoped, name: str) -> str:
 
 
 def flat(values: Mapping[str, Value]) -> dict[str, str | int | float]:
-    """The metrics as single numbers and texts; what is true or false is a text, as in Java."""
+    """Return the metrics as single numbers and strings. Booleans are strings, as in Java."""
     single: dict[str, str | int | float] = {}
     for name, value in values.items():
         if isinstance(value, Summary):
@@ -127,14 +127,14 @@ def flat(values: Mapping[str, Value]) -> dict[str, str | int | float]:
 
 
 class ScopeFormats:
-    """How the names of metrics begin, after the options `metrics.scope.*`, for those who send names without labels."""
+    """The prefixes of metric names from the options `metrics.scope.*`, for reporters that send names without labels."""
 
     def __init__(self, configuration: Configuration, delimiter: str = ".") -> None:
         self._formats = {scope: configuration.read(SCOPE_FORMATS[scope.value]) for scope in Scope}
         self._delimiter = delimiter
 
     def name_of(self, scoped: Scoped, name: str) -> str:
-        """The full name of one of its metrics."""
+        """Return the full name of a metric."""
         variables = scoped.variables
         parts = self._formats[scoped.scope].split(".")
         filled = [re.sub(r"<(\w+)>", lambda found: variables.get(found[1], found[0]), part) for part in parts]

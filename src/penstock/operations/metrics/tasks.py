@@ -15,18 +15,18 @@ from penstock.operations.metrics.rates import SubtaskRates
 from penstock.operations.metrics.scopes import Histogram, Summary, Value
 
 _NANOS: Final = 1_000_000
-#: A histogram of nothing.
+#: An empty histogram.
 NO_NUMBERS: Final[HistogramFigures] = (0, 0.0, 0.0, 0.0, 0.0, (0.0,) * len(QUANTILES))
-#: Flink's value for a lag that nobody knows.
+#: Flink's value for an unknown lag.
 UNDEFINED: Final = -1
-#: What a sink counts, unless its connector does: a record that cannot be sent fails the job.
+#: The counters of a sink unless its connector counts them: a record that cannot be sent fails the job.
 SENT: Final[dict[str, Value]] = {"numBytesSend": 0, "numRecordsSendErrors": 0, "numRecordsOutErrors": 0}
-#: Counters of operators and connectors that Flink knows by other names.
+#: Counters of operators and connectors that have other names in Flink.
 _FLINK_NAMES: Final = {LATE_RECORDS: "numLateRecordsDropped", "malformed_records": "numRecordsInErrors"}
 
 
 def task_metrics(metrics: TaskMetrics, rates: SubtaskRates, is_source: bool) -> dict[str, Value]:
-    """The metrics of a task, and of a user's functions where nobody knows in which operator they are."""
+    """Return the metrics of a task, and of user-defined functions whose operator is unknown."""
     earlier = rates.earlier
     values: dict[str, Value] = {
         "numRecordsIn": metrics.records_in,
@@ -44,7 +44,7 @@ def task_metrics(metrics: TaskMetrics, rates: SubtaskRates, is_source: bool) -> 
 
 
 def nothing_counted(vertex: VertexView, subtask: SubtaskView) -> SubtaskView:
-    """A subtask that has not reported yet, as if it had: it has counted nothing."""
+    """Return a subtask that has not reported yet with a report of zeros."""
     operators = tuple(OperatorFigures(info.operator_id) for info in vertex.infos)
     execution = ExecutionId(vertex.index, subtask.subtask, subtask.attempt)
     metrics = TaskMetrics(execution, 0, 0, MIN_TIMESTAMP, figures=TaskFigures(operators=operators))
@@ -79,9 +79,9 @@ def _of_figures(figures: TaskFigures, rates: SubtaskRates) -> dict[str, Value]:
 
 
 def _buffers(figures: TaskFigures) -> dict[str, Value]:
-    """Full buffers that wait, in buffers, in bytes and as a share of what may wait.
+    """Return the full buffers that wait: in buffers, in bytes and as a share of the maximum.
 
-    A channel has buffers of its own, which Flink calls exclusive, and no others.
+    A channel has only its own buffers, which Flink calls exclusive.
     """
     queued_in, queued_out = figures.buffers_queued_in, figures.buffers_queued_out
     usage_in = queued_in / figures.buffers_in_max if figures.buffers_in_max else 0.0
@@ -99,7 +99,7 @@ def _buffers(figures: TaskFigures) -> dict[str, Value]:
 
 
 def _inputs(figures: TaskFigures, rates: SubtaskRates) -> dict[str, Value]:
-    """What comes from tasks of the same worker, and from others; Flink lists it in two places."""
+    """Return the input from tasks of the same worker, and from others. Flink lists it in two places."""
     before = rates.figures
     pairs = {
         "numBytesInLocal": (figures.bytes_in - figures.bytes_in_remote, before.bytes_in - before.bytes_in_remote),
@@ -119,9 +119,9 @@ def _inputs(figures: TaskFigures, rates: SubtaskRates) -> dict[str, Value]:
 
 
 def _times(now: TaskFigures, before: TaskFigures, waited_ms: float) -> dict[str, Value]:
-    """Where each second went: 1,000 ms together, as each moment is one of the three.
+    """Return how each second was spent. The three times add up to 1,000 ms, because each moment belongs to one of them.
 
-    A task that has made no step for a while has waited for what it waits for now.
+    A task that has made no step for a while has waited for the same thing as now.
     """
     busy, back_pressured = float(now.busy_ms - before.busy_ms), float(now.back_pressured_ms - before.back_pressured_ms)
     idle = float(now.idle_ms - before.idle_ms)
@@ -135,7 +135,7 @@ def _times(now: TaskFigures, before: TaskFigures, waited_ms: float) -> dict[str,
         "busyTimeMsPerSecond": shares[0],
         "backPressuredTimeMsPerSecond": shares[1],
         "idleTimeMsPerSecond": shares[2],
-        # A task that waits for its consumers never holds its thread, so no back-pressure is hard.
+        # A task that waits for its consumers never blocks its thread, so no back-pressure is hard.
         "softBackPressuredTimeMsPerSecond": shares[1],
         "hardBackPressuredTimeMsPerSecond": 0.0,
         "maxSoftBackPressureTimeMs": now.longest_back_pressure_ms,
@@ -145,7 +145,7 @@ def _times(now: TaskFigures, before: TaskFigures, waited_ms: float) -> dict[str,
 
 
 def user_metrics(metrics: TaskMetrics | OperatorFigures) -> dict[str, Value]:
-    """What operators, connectors and a user's functions count and measure."""
+    """Return the metrics of operators, connectors and user-defined functions."""
     return {
         **{_FLINK_NAMES.get(name, name): count for name, count in metrics.counters.items()},
         **metrics.gauges,
@@ -154,7 +154,7 @@ def user_metrics(metrics: TaskMetrics | OperatorFigures) -> dict[str, Value]:
 
 
 def counter_names(metrics: TaskMetrics | OperatorFigures) -> frozenset[str]:
-    """The names of the counters among them."""
+    """Return the names of the counters among them."""
     return frozenset(_FLINK_NAMES.get(name, name) for name in metrics.counters)
 
 
@@ -166,10 +166,11 @@ def operator_metrics(
     rates: SubtaskRates,
     now_ms: int,
 ) -> dict[str, Value]:
-    """The metrics of an operator; those of its kind are there from the beginning, with 0."""
+    """Return the metrics of an operator. Metrics of its kind exist from the beginning, with 0."""
     before, is_source = rates.operator(info.operator_id), vertex.is_source and info is vertex.infos[0]
     values: dict[str, Value] = {
-        "numRecordsIn": figures.records_out if is_source else figures.records_in,  # a source reads what it emits
+        # a source reads the records that it emits
+        "numRecordsIn": figures.records_out if is_source else figures.records_in,
         "numRecordsInPerSecond": rates.per_second(
             *((figures.records_out, before.records_out) if is_source else (figures.records_in, before.records_in))
         ),
@@ -192,7 +193,7 @@ def operator_metrics(
         values["numLateRecordsDropped"] = 0
     values.update(figures.measured)
     values.update(user_metrics(figures))
-    if (read := figures.counters.get("numBytesIn")) is not None:  # counted by a connector, from outside
+    if (read := figures.counters.get("numBytesIn")) is not None:  # bytes read from outside, as counted by a connector
         values["numBytesInPerSecond"] = rates.per_second(read, before.counters.get("numBytesIn", 0))
     return values
 

@@ -1,4 +1,4 @@
-"""The driver's own process, as metrics have it."""
+"""The driver's own process in the metrics."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from penstock.drivers.process_figures import process_figures
 
 
 class ThisProcess:
-    """What this process uses, and how long it collects garbage in a second.
+    """The resource use of this process, and its garbage collection time per second.
 
     Args:
         measure: measures the process; at most once a second, however often it is called.
-        now: a clock (s) that never goes back.
+        now: a monotonic clock (s).
     """
 
     def __init__(self, measure: Callable[[], ProcessFigures], now: Callable[[], float]) -> None:
@@ -29,11 +29,11 @@ class ThisProcess:
 
     @classmethod
     def of_driver(cls, now: Callable[[], float]) -> ThisProcess:
-        """The process in which this is called."""
+        """Create the figures of the calling process."""
         return cls(process_figures, now)
 
     def figures(self) -> tuple[ProcessFigures, float]:
-        """What the process uses, and for how long (ms) in each second it collected garbage lately."""
+        """Return the resource use of the process, and its recent garbage collection time (ms) per second."""
         with self._lock:
             measured, now = self._measure(), self._now()
             if measured is not self._figures and now > self._at:

@@ -1,4 +1,4 @@
-"""All metrics of one view of a job, each worked out when somebody asks for it, and once."""
+"""All metrics of one view of a job, each computed once, on first request."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _NO_WORKER: Final = "none"
 
 
 class ViewMetrics:
-    """See the module's text.
+    """See the module docstring.
 
     Args:
-        rates: of the view and an earlier one.
-        rescales: how often the job has been rescaled.
-        driver: the process that this is.
+        rates: the rates between the view and an earlier one.
+        rescales: the number of rescales of the job.
+        driver: this process.
     """
 
     def __init__(self, rates: Rates, rescales: int, driver: ThisProcess) -> None:
@@ -43,7 +43,7 @@ class ViewMetrics:
     # --- as lists of names -----------------------------------------------------------------------------------------
 
     def subtask(self, vertex: VertexView, subtask: SubtaskView) -> dict[str, str | int | float]:
-        """The metrics of a subtask, and of its operators with their names before them; zeros before it reports."""
+        """Return the metrics of a subtask and of its operators, prefixed with their names; zeros before it reports."""
         task, *operators = self.of_subtask(vertex, subtask) or self._made(vertex, nothing_counted(vertex, subtask))
         listed = flat(task.values)
         for operator in operators:
@@ -52,7 +52,7 @@ class ViewMetrics:
         return listed
 
     def vertex(self, vertex: VertexView) -> dict[str, str | int | float]:
-        """The same of all subtasks, each name with the subtask's index before it."""
+        """Return the metrics of all subtasks, each with the subtask's index as prefix."""
         if vertex.index not in self._listed:
             self._listed[vertex.index] = {
                 f"{subtask.subtask}.{name}": value
@@ -71,7 +71,7 @@ class ViewMetrics:
 
     @cached_property
     def latency(self) -> tuple[Scoped, ...]:
-        """How old latency markers are when they come to each operator, by subtask and by what is kept apart."""
+        """The ages of latency markers at each operator, by subtask and, depending on the granularity, by source."""
         return tuple(
             scoped
             for vertex in self.view.vertices
@@ -83,7 +83,7 @@ class ViewMetrics:
 
     @cached_property
     def workers(self) -> dict[str, Scoped]:
-        """Those of its workers, by their ids."""
+        """The metrics of its workers, by id."""
         return {
             worker.worker_id: Scoped(
                 Scope.TASK_MANAGER, {"host": worker.host, "tm_id": worker.worker_id}, self._worker(worker)
@@ -92,14 +92,14 @@ class ViewMetrics:
         }
 
     def of_subtask(self, vertex: VertexView, subtask: SubtaskView) -> tuple[Scoped, ...]:
-        """Those of a subtask and then of its operators; none before its first report."""
+        """Return the metrics of a subtask and then of its operators; empty before its first report."""
         place = vertex.index, subtask.subtask
         if place not in self._subtasks:
             self._subtasks[place] = tuple(self._made(vertex, subtask))
         return self._subtasks[place]
 
     def scoped(self) -> Iterator[Scoped]:
-        """All of them."""
+        """Yield all metrics."""
         yield self.job
         yield from self.workers.values()
         yield from self.latency
@@ -159,7 +159,7 @@ class ViewMetrics:
             yield Scoped(Scope.JOB_ON_TASK_MANAGER, variables, {name: Histogram.of(ages)})
 
     def _of_state(self, operator: dict[str, str], figures: OperatorFigures) -> Iterator[Scoped]:
-        """How long accesses to an operator's states take, one state after the other."""
+        """Yield the access latencies of an operator's states, one state after the other."""
         by_state: dict[str, dict[str, Value]] = {}
         for name, times in figures.state_latency.items():
             state, _, metric = name.rpartition(".")

@@ -1,7 +1,7 @@
-"""The page that a browser shows: files that a server hands out under `/`, beside Flink's REST API.
+"""The web page: files that a server serves under `/`, next to Flink's REST API.
 
-The sources are in `web/`; `make page` builds them, and a wheel is built with them. The page asks only for what Flink's
-REST API has, of the server that it came from, so a server has nothing more to do than to hand out the files.
+The sources are in `web/`; `make page` builds them, and wheels include them. The page uses only Flink's REST API, of the
+server that it came from, so a server only has to serve the files.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ _BUILT: Final = Path(__file__).parent / "dist"
 
 
 def files() -> Path:
-    """The directory with `index.html`, which belongs at `/`, and `assets/`.
+    """Return the directory with `index.html`, which belongs at `/`, and `assets/`.
 
-    The names of files in `assets/` change with their content, so browsers may keep them for ever. `index.html` may be
-    kept by nobody.
+    The names of files in `assets/` change with their content, so browsers may cache them indefinitely. `index.html`
+    must not be cached.
 
     Raises:
-        MissingPathError: when this installation was made without the page.
+        MissingPathError: if this installation was built without the page.
     """
     if not (_BUILT / "index.html").is_file():
         raise MissingPathError(

@@ -1,5 +1,5 @@
-"""Metrics and traces sent to others: Prometheus, StatsD, OpenTelemetry, files.
+"""Reporters of metrics and traces: Prometheus, StatsD, OpenTelemetry, files.
 
-`start_reporters` is all that the layers above call. Everything here runs in threads of its own. What fails is said once
-in the log and tried again; no job hears of it.
+The layers above call only `start_reporters` and `keep_looking`. Everything here runs in its own threads. A failure is
+logged once and retried; it never affects a job.
 """

@@ -1,4 +1,4 @@
-"""Which metrics a reporter takes, after Flink's `filter.includes` and `filter.excludes`."""
+"""The metrics that a reporter accepts, according to Flink's `filter.includes` and `filter.excludes`."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ class _Rule:
 
 
 class MetricFilter:
-    """Takes what an include matches and no exclude.
+    """Accepts metrics that match an include and no exclude.
 
-    A rule is `<scope>[:<name>,<name>[:<type>,<type>]]`, with `*` for anything, such as
-    `*.job.task.operator:numRecords*:counter,meter`. The scope is Flink's logical one, with what stands before the last
-    dot of a metric's name: `taskmanager.Status.JVM.CPU`. Rules have semicolons between them.
+    A rule is `<scope>[:<name>,<name>[:<type>,<type>]]`, with `*` as the wildcard, such as
+    `*.job.task.operator:numRecords*:counter,meter`. The scope is Flink's logical one, plus everything before the last
+    dot of a metric's name: `taskmanager.Status.JVM.CPU`. Semicolons separate rules.
 
     Args:
-        includes: the rules; without any, all is taken.
-        excludes: the rules of what is not taken.
+        includes: the include rules; without any, all metrics are included.
+        excludes: the exclude rules.
         key: the option, for errors.
 
     Raises:
-        ConfigurationError: naming the option, if a type is none.
+        ConfigurationError: naming the option, if a type is invalid.
     """
 
     def __init__(self, includes: str | None, excludes: str | None, key: str = "filter") -> None:
@@ -46,7 +46,7 @@ class MetricFilter:
         self._known: dict[tuple[str, str, str], bool] = {}
 
     def takes(self, scoped: Scoped, name: str, value: Value) -> bool:
-        """Whether one of the metrics of a scope is taken."""
+        """Return whether the filter accepts a metric of a scope."""
         key = scoped.scope.value, name, kind_of(scoped, name, value)
         known = self._known.get(key)
         if known is None:

@@ -1,4 +1,4 @@
-"""Metrics and spans as lines of JSON in a file."""
+"""Metrics and spans as JSON lines in a file."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ SIZE_BYTES: Final = 64 << 20
 class JsonLinesReporter(Reporter):
     """Appends a line for each scope, or for each span.
 
-    A file that has grown beyond `max-size` is renamed, with `.1` behind its name, in the place of the last one.
+    A file that has grown beyond `max-size` is renamed with the suffix `.1`, replacing the previous one.
 
     Args:
-        settings: `path`, the file, which is made with its directories; `max-size` (64 mb).
+        settings: `path`, the file, which is created with its directories; `max-size` (64 mb).
 
     Raises:
-        ConfigurationError: if there is no path.
+        ConfigurationError: if the path is missing.
     """
 
     def __init__(self, settings: ReporterSettings) -> None:
@@ -39,7 +39,7 @@ class JsonLinesReporter(Reporter):
         self._size_max = settings.read("max-size", BYTES_COUNT, SIZE_BYTES)
 
     def report(self, metrics: Iterable[Scoped], spans: Sequence[Span]) -> None:
-        """Append to the file."""
+        """Append metrics or spans to the file."""
         now = int(time.time() * 1000)
         if self.settings.what == TRACES:
             lines = [_of_span(span) for span in spans]
@@ -61,7 +61,7 @@ def _of_scope(now_ms: int, scoped: Scoped) -> dict[str, Any]:
 
 
 def _finite(value: str | int | float) -> str | int | float:
-    """JSON has no NaN and no infinity: they are texts."""
+    """Return NaN and infinity, which JSON lacks, as strings."""
     return value if not isinstance(value, float) or math.isfinite(value) else str(value)
 
 

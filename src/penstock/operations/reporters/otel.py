@@ -1,7 +1,7 @@
 """Metrics and spans for OpenTelemetry, by OTLP over HTTP.
 
-The exporters of its SDK are called with its own data; no provider is set up, so a program that uses OpenTelemetry for
-itself notices nothing.
+The SDK's exporters are called directly with its data types. No provider is set up, so a program's own use of
+OpenTelemetry is unaffected.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class OpenTelemetryReporter(Reporter):
 
     Raises:
         ConfigurationError: if the library is missing.
-        UnsupportedError: if another protocol than HTTP is asked for.
+        UnsupportedError: if the configured protocol is not HTTP.
     """
 
     def __init__(self, settings: ReporterSettings) -> None:
@@ -57,10 +57,10 @@ class OpenTelemetryReporter(Reporter):
         self._exporter = self._made(settings)
 
     def report(self, metrics: Iterable[Scoped], spans: Sequence[Span]) -> None:
-        """Export what there is.
+        """Export the metrics or spans.
 
         Raises:
-            OperationError: if the collector did not take it.
+            OperationError: if the collector rejected them.
         """
         if self.settings.what == TRACES:
             what: Any = [_span(span, self._resource) for span in spans]
@@ -107,7 +107,7 @@ class OpenTelemetryReporter(Reporter):
 
 
 def _numbers(scoped: Scoped) -> Iterator[tuple[str, str, int | float]]:
-    """Name, kind and number; texts are left out, as they are no numbers."""
+    """Yield name, kind and number of each metric, except strings."""
     for name, value in scoped.values.items():
         if isinstance(value, Summary):
             yield from ((own, "gauge", number) for own, number in value.flattened(name).items())
@@ -157,7 +157,7 @@ def _resource(settings: ReporterSettings) -> Resource:
 
 @contextmanager
 def _silenced(say: Callable[[str], None]) -> Iterator[None]:
-    """Take what the exporter logs in this thread: Penstock says it once, rather than at every interval."""
+    """Capture the exporter's log messages of this thread: Penstock logs a failure once, not at every interval."""
     thread = threading.get_ident()
 
     def keeps(record: logging.LogRecord) -> bool:

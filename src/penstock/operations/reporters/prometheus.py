@@ -1,4 +1,4 @@
-"""Metrics for Prometheus, which asks for them: names and labels are those of Flink's PrometheusReporter."""
+"""Metrics for Prometheus, which scrapes them. Names and labels match Flink's PrometheusReporter."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ _NOT_IN_NAMES: Final = re.compile("[^a-zA-Z0-9:_]")
 
 
 def filtered(text: str) -> str:
-    """With an underscore for every character that a metric's name must not have."""
+    """Replace each character that is invalid in a metric's name by an underscore."""
     return _NOT_IN_NAMES.sub("_", text)
 
 
 def families(metrics: Iterable[Scoped], *, filters_values: bool = True) -> list[Metric]:
-    """The metrics by their names, each with a sample for each scope.
+    """Return the metrics by name, each with a sample for each scope.
 
-    Counters and gauges are gauges, as in Flink; a text is 0. A distribution is a summary with its sum, and gauges of
-    the least and the greatest.
+    Counters and gauges become gauges, as in Flink; a string becomes 0. A distribution becomes a summary with its sum,
+    and gauges of the minimum and the maximum.
     """
     from prometheus_client.metrics_core import Metric
 
@@ -72,7 +72,7 @@ def _number(value: Value) -> float:
 
 
 class _Collected:
-    """What a scrape sees: worked out once for those that come at the same time."""
+    """Collects the metrics for a scrape. A lock serializes concurrent scrapes."""
 
     def __init__(self, settings: ReporterSettings, metrics: Callable[[], Iterable[Scoped]]) -> None:
         self._settings = settings
@@ -86,15 +86,15 @@ class _Collected:
 
 
 class PrometheusReporter:
-    """Answers scrapes at `http://<host>:<port>/metrics`, in threads of its own.
+    """Answers scrapes at `http://<host>:<port>/metrics`, in its own threads.
 
     Args:
-        settings: `host` (127.0.0.1), `port` (a number or a range such as 9249-9260; the first that is free),
+        settings: `host` (127.0.0.1), `port` (a number or a range such as 9249-9260; the first free port is used),
             `filterLabelValueCharacters` (true).
-        metrics: gives the metrics of the moment.
+        metrics: returns the current metrics.
 
     Raises:
-        ConfigurationError: if the library is missing, or a port is none.
+        ConfigurationError: if the library is missing, or a port is invalid.
         OperationError: if no port of the range is free.
     """
 
@@ -105,7 +105,7 @@ class PrometheusReporter:
         self.port: int = self._server.server_address[1]
 
     def close(self) -> None:
-        """Answer no more."""
+        """Stop answering scrapes."""
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()

@@ -1,4 +1,4 @@
-"""What a reporter is."""
+"""The base of reporters."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from penstock.operations.reporters.settings import ReporterSettings
 
 @dataclass(frozen=True)
 class Span:
-    """Something of a job that took time.
+    """An activity of a job that took time.
 
     Attributes:
-        scope: whose it is, in Flink's words.
-        name: what it is: `Checkpoint` or `JobInitialization`.
-        began_ms: when (ms since the epoch).
-        ended_ms: when (ms since the epoch).
-        attributes: more about it.
+        scope: its owner, as a Flink scope.
+        name: its name: `Checkpoint` or `JobInitialization`.
+        began_ms: when it began (ms since the epoch).
+        ended_ms: when it ended (ms since the epoch).
+        attributes: further details.
     """
 
     scope: str
@@ -32,21 +32,21 @@ class Span:
 
 
 class Reporter(ABC):
-    """Sends metrics or spans somewhere, when its time has come. Whatever it raises is logged once, and it goes on."""
+    """Sends metrics or spans at its interval. Exceptions are logged once, and it continues."""
 
     def __init__(self, settings: ReporterSettings) -> None:
         self.settings = settings
 
     @abstractmethod
     def report(self, metrics: Iterable[Scoped], spans: Sequence[Span]) -> None:
-        """Send what it takes of these."""
+        """Send the metrics or spans that it handles."""
 
     def close(self) -> None:  # noqa: B027 - most hold nothing
-        """Release what it holds."""
+        """Release its resources."""
 
 
 def taken(settings: ReporterSettings, metrics: Iterable[Scoped]) -> Iterator[Scoped]:
-    """What a reporter takes of these metrics, with the variables that it wants."""
+    """Yield the metrics that a reporter accepts, with the variables that it wants."""
     excluded, additional, takes = settings.excluded, settings.additional, settings.filter.takes
     for scoped in metrics:
         values = {name: value for name, value in scoped.values.items() if takes(scoped, name, value)}
@@ -59,10 +59,10 @@ def taken(settings: ReporterSettings, metrics: Iterable[Scoped]) -> Iterator[Sco
 
 
 def require(module: str, settings: ReporterSettings, extra: str) -> None:
-    """Ask for a library that only this reporter needs.
+    """Check that a library is installed that only this reporter needs.
 
     Raises:
-        ConfigurationError: saying what to install, if it is not there.
+        ConfigurationError: with an installation hint, if it is missing.
     """
     try:
         is_there = find_spec(module) is not None

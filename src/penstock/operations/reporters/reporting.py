@@ -1,6 +1,6 @@
-"""One thread that looks at all jobs of a process and sends out what it sees.
+"""One thread that polls all jobs of a process and reports their metrics and spans.
 
-It also looks when nothing is due, every few seconds, so that those who ask find rates, and charts of the last hour.
+It also polls every few seconds when nothing is due, so that rates and charts of the last hour are available on request.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from penstock.operations.reporters.settings import TRACES, ReporterSettings, rep
 from penstock.operations.reporters.spans import SpanWatch
 from penstock.operations.reporters.statsd import StatsDReporter
 
-#: How often (s) jobs are looked at when nothing else asks for it.
+#: Polling interval (s) of jobs when nothing else is due.
 LOOK_SECONDS: Final = 5.0
 #: How long (s) the end of the process waits for the last report.
 LAST_REPORT_SECONDS: Final = 5.0
@@ -40,24 +40,24 @@ _PUSH: Final[dict[str, Callable[[ReporterSettings], Reporter]]] = {
 
 
 class _Due:
-    """A reporter, and when its time comes."""
+    """A reporter, and when it is due."""
 
     def __init__(self, reporter: Reporter, now: float) -> None:
         self.reporter = reporter
         self.settings = reporter.settings
         self.at = now + self.settings.interval_s
-        #: by the clock of the store: jobs that ended later are reported once more
+        #: by the store's clock: jobs that ended later are reported once more
         self.reported_at = now
         self.spans: list[Span] = []
         self.has_failed = False
 
 
 class Reporting:
-    """See the module's text. `close` reports a last time.
+    """See the module docstring. `close` sends a last report.
 
     Args:
         store: the metrics of all jobs.
-        now: a clock (s) that never goes back, the store's.
+        now: a monotonic clock (s), the store's.
     """
 
     def __init__(self, store: MetricStore, now: Callable[[], float] = time.monotonic) -> None:
@@ -67,7 +67,7 @@ class Reporting:
         self._wake = threading.Condition(self._lock)
         self._pushed: dict[tuple[str, str], _Due] = {}
         self._pulled: dict[tuple[str, str], PrometheusReporter] = {}
-        #: those whose ports were not free
+        #: reporters whose ports were not free
         self._waiting: dict[tuple[str, str], ReporterSettings] = {}
         self._watch = SpanWatch()
         self._scraped_at = now()
@@ -75,11 +75,11 @@ class Reporting:
         self._thread: threading.Thread | None = None
 
     def add(self, wanted: list[ReporterSettings]) -> None:
-        """Start these, except those whose names are taken.
+        """Start these reporters, except ones whose names are in use.
 
         Raises:
             ConfigurationError: if an option is wrong, or a library is missing.
-            UnsupportedError: if one asks for what Penstock lacks.
+            UnsupportedError: if one requests something that Penstock lacks.
         """
         with self._lock:
             for settings in wanted:
@@ -95,7 +95,7 @@ class Reporting:
             self._wake.notify_all()
 
     def _open(self, settings: ReporterSettings) -> OperationError | None:
-        """Begin to answer scrapes; why that cannot be now."""
+        """Start answering scrapes. Returns the error if this is not possible now."""
         try:
             reporter = PrometheusReporter(settings, self._scraped)
         except OperationError as error:
@@ -105,18 +105,18 @@ class Reporting:
         return None
 
     def start(self) -> None:
-        """Begin to look, unless that has begun."""
+        """Start the thread, unless it runs."""
         with self._lock:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="penstock-metrics", daemon=True)
                 self._thread.start()
 
     def pulled(self, name: str) -> PrometheusReporter | None:
-        """The reporter of this name that others ask."""
+        """Return the scraped reporter with this name."""
         return self._pulled.get(("metrics", name))
 
     def close(self) -> None:
-        """Report a last time, and end."""
+        """Send a last report, and stop."""
         with self._lock:
             if self._is_closed:
                 return
@@ -129,7 +129,7 @@ class Reporting:
             reporter.close()
 
     def turn(self, *, is_last: bool = False) -> float:
-        """Look at the jobs, and let those report whose time has come, or all; for how long (s) nothing is due now."""
+        """Poll the jobs, and run the reporters that are due, or all. Returns how long (s) nothing is due."""
         now = self._now()
         self._look()
         with self._lock:
@@ -193,22 +193,22 @@ _starting = threading.Lock()
 
 
 def start_reporters(dispatcher: Dispatcher, configuration: Configuration) -> Reporting | None:
-    """Start the reporters that the configuration of a job names; they report all jobs that the dispatcher knows.
+    """Start the reporters named in a job's configuration. They report on all jobs of the dispatcher.
 
-    Those that an earlier job has started are left as they are. They end with the process, after a last report.
+    Reporters that an earlier job started stay unchanged. They stop with the process, after a last report.
 
-    A port that is not free is tried again, like all else that fails.
+    A port that is not free is tried again, like all other failures.
 
     Raises:
         ConfigurationError: naming the key, if an option is wrong, or a library is missing.
-        UnsupportedError: if one asks for what Penstock lacks.
+        UnsupportedError: if one requests something that Penstock lacks.
     """
     wanted = reporters_of(configuration)
     return _reporting(dispatcher, wanted) if wanted else None
 
 
 def keep_looking(dispatcher: Dispatcher) -> None:
-    """Look at the jobs every few seconds, so that there are charts of the time before somebody asked for them."""
+    """Poll the jobs every few seconds, so that charts cover the time before the first request."""
     _reporting(dispatcher, [])
 
 
@@ -226,7 +226,7 @@ def _reporting(dispatcher: Dispatcher, wanted: list[ReporterSettings]) -> Report
 
 
 def stop_reporters(dispatcher: Dispatcher) -> None:
-    """Report a last time, and end all reporters of a dispatcher."""
+    """Send a last report, and stop all reporters of a dispatcher."""
     with _starting:
         reporting = _running.pop(dispatcher, None)
     if reporting is not None:

@@ -1,4 +1,4 @@
-"""The options of reporters: `metrics.reporter.<name>.*` and `traces.reporter.<name>.*`."""
+"""Options of reporters: `metrics.reporter.<name>.*` and `traces.reporter.<name>.*`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ INTERVAL_MS: Final = 10_000
 METRICS: Final = "metrics"
 TRACES: Final = "traces"
 
-#: The types of reporters, and the factories of Flink that mean them.
+#: The reporter types, with the Flink factories that map to them.
 TYPES: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
     METRICS: {
         "prometheus": ("org.apache.flink.metrics.prometheus.PrometheusReporterFactory",),
@@ -39,18 +39,18 @@ TYPES: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
 
 @dataclass(frozen=True)
 class ReporterSettings:
-    """One reporter as it is configured.
+    """The configuration of one reporter.
 
     Attributes:
         what: METRICS or TRACES.
-        name: its name in the options.
+        name: the reporter's name in the options.
         type: one of `TYPES`.
-        options: its own options, without their beginning.
-        formats: how names of metrics begin.
-        delimiter: what stands between the parts of a name.
-        filter: which metrics it takes.
-        excluded: variables of scopes that it leaves out.
-        additional: variables that it adds.
+        options: the reporter's own options, without the key prefix.
+        formats: the scope formats, which prefix metric names.
+        delimiter: the separator between the parts of a metric name.
+        filter: selects the metrics to report.
+        excluded: scope variables to leave out.
+        additional: scope variables to add.
     """
 
     what: str
@@ -64,14 +64,14 @@ class ReporterSettings:
     additional: Mapping[str, str]
 
     def key(self, option: str) -> str:
-        """The whole key of one of its options."""
+        """Return the full key of one of the reporter's options."""
         return f"{self.what}.reporter.{self.name}.{option}"
 
     def read(self, option: str, value_type: ValueType[T], default: T) -> T:
-        """One of its options.
+        """Return the value of one of the reporter's options.
 
         Raises:
-            ConfigurationError: naming key and value, if that is not of the type.
+            ConfigurationError: naming key and value, if the value is not of the type.
         """
         if option not in self.options:
             return default
@@ -79,16 +79,16 @@ class ReporterSettings:
 
     @property
     def interval_s(self) -> float:
-        """How often it reports, where it is not asked."""
+        """The interval (s) between reports, for reporters that are not polled."""
         return max(1, self.read("interval", DURATION_MS, INTERVAL_MS)) / 1000
 
 
 def reporters_of(configuration: Configuration) -> list[ReporterSettings]:
-    """The reporters that a configuration names.
+    """Return the reporters that a configuration names.
 
     Raises:
-        ConfigurationError: naming the key, if one is incomplete or contradicts itself.
-        UnsupportedError: if it is one of Flink's that Penstock lacks.
+        ConfigurationError: naming the key, if a reporter is incomplete or contradicts itself.
+        UnsupportedError: if Penstock lacks that reporter of Flink.
     """
     found = []
     for what, listed in ((METRICS, METRICS_REPORTERS), (TRACES, TRACE_REPORTERS)):

@@ -1,6 +1,6 @@
-"""What of a job took time, seen in its views: checkpoints, and the beginning of its tasks at first and after failures.
+"""Spans read from job views: checkpoints, and task initialization at the start and after failures.
 
-Names and scopes are those of Flink's traces.
+Names and scopes follow Flink's traces.
 """
 
 from __future__ import annotations
@@ -19,10 +19,12 @@ _READY: Final = (ExecutionState.RUNNING, ExecutionState.FINISHED)
 
 
 class SpanWatch:
-    """Tells each span once. What came and went between two views is not seen, such as the eleventh checkpoint of ten.
+    """Reports each span once.
+
+    A view holds the last ten checkpoints, so further ones that ended since the previous view are missed.
 
     Args:
-        jobs_max: how many jobs that have gone are remembered.
+        jobs_max: how many jobs to remember, including ended ones.
     """
 
     def __init__(self, jobs_max: int = 100) -> None:
@@ -30,7 +32,7 @@ class SpanWatch:
         self._jobs: dict[str, _Seen] = {}
 
     def spans(self, views: list[JobView]) -> list[Span]:
-        """What has ended since the last call."""
+        """Return the spans that ended since the last call."""
         found = []
         for view in views:
             found += self._jobs.setdefault(view.job_id, _Seen()).spans(view)
@@ -42,7 +44,7 @@ class SpanWatch:
 
 
 class _Seen:
-    """What has been told of one job."""
+    """The spans of one job that were already reported."""
 
     def __init__(self) -> None:
         self._settled: set[int] = set()
@@ -80,7 +82,7 @@ def _of_checkpoint(record: CheckpointRecord, job: dict[str, str | int]) -> Span:
 
 
 def _of_beginning(view: JobView, job: dict[str, str | int]) -> Span | None:
-    """From the deployment of the tasks that run now until the last of them ran; None while they do not all run."""
+    """Return the span from the deployment of the current tasks until the last one runs; None until all run."""
     began, ready = [], []
     for vertex in view.vertices:
         for subtask in vertex.subtasks:

@@ -1,4 +1,4 @@
-"""Metrics for StatsD, by UDP: every number is a gauge, as in Flink."""
+"""The StatsD reporter, over UDP: every number is a gauge, as in Flink."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from penstock.operations.metrics.scopes import Scoped, flat
 from penstock.operations.reporters.reporter import Reporter, Span, taken
 from penstock.operations.reporters.settings import ReporterSettings
 
-#: How large (bytes) a datagram becomes: one Ethernet frame.
+#: The maximum size (bytes) of a datagram, which fits one Ethernet frame.
 DATAGRAM_BYTES_MAX: Final = 1_432
 
 
@@ -20,7 +20,7 @@ class StatsDReporter(Reporter):
     """Sends `<scope>.<name>:<number>|g`, several lines to a datagram.
 
     Args:
-        settings: `host` (localhost), `port` (8125). How names begin is said by `metrics.scope.*`.
+        settings: `host` (localhost) and `port` (8125). `metrics.scope.*` sets the prefixes of names.
     """
 
     def __init__(self, settings: ReporterSettings) -> None:
@@ -50,9 +50,9 @@ class StatsDReporter(Reporter):
                 number = {"true": 1, "false": 0}.get(value) if isinstance(value, str) else value
                 if number is None or not math.isfinite(number):
                     continue
-                # A colon and a bar end a name, and a line ends a metric.
+                # A colon or a bar would end the name, and a line break the metric.
                 full_name = settings.formats.name_of(scoped, name).translate(_CLEAN)
-                if number < 0:  # a sign would be taken for a change of the gauge, so it begins at 0
+                if number < 0:  # StatsD reads a sign as a change of the gauge, so reset it to 0 first
                     yield f"{full_name}:0|g".encode()
                 yield f"{full_name}:{number}|g".encode()
 

@@ -1,5 +1,5 @@
-"""Flink's REST API over the jobs of this process, off unless a configuration asks for it.
+"""Flink's REST API over the jobs of this process, off unless the configuration enables it.
 
-`server` listens in a thread of its own, `application` has the guards and the table of routes, `handlers` answer, each
-area in a file, and `shapes` are what they answer with: typed values made from the view of a job.
+`server` listens in its own thread, `application` holds the guards and the table of routes, `handlers` has one module
+per area of the API, and `shapes` has the typed answers, built from job views.
 """

@@ -1,8 +1,8 @@
 """The ASGI application: from a request to a handler and back.
 
-Handlers run in threads. Routes that wait for a worker, or for a program's process, have pools of their own. So all
-others are answered, however many of these wait. Whatever goes wrong
-becomes an answer in Flink's form; an error that nobody foresaw is logged with its traceback and answered by 500.
+Handlers run in threads. Routes that wait for a worker or for a program's process have their own thread pools, so they
+never delay the other routes. Every failure becomes an answer in Flink's form; an unexpected error is logged with its
+traceback and answered with 500.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from penstock.operations.rest.table import ROUTES
 
 _log = logging.getLogger("penstock.rest")
 
-#: The largest body that is read; no request of the API needs more, but for the upload of a program.
+#: The largest request body. Only the upload of a program may be larger.
 BODY_BYTES_MAX: Final = 1 << 20
 _HEADERS: Final = {
     "cache-control": "no-store",
@@ -44,9 +44,9 @@ _HEADERS: Final = {
     "referrer-policy": "same-origin",
     "content-security-policy": DATA_POLICY,
 }
-#: How many handlers of each kind run at a time.
+#: The number of handlers of each kind that run at a time.
 THREADS: Final[dict[Pool, int]] = {"quick": 32, "workers": 16, "programs": 4}
-#: Where the OpenAPI document is; Flink has none.
+#: The path of the OpenAPI document, which Flink does not serve.
 OPENAPI_PATH: Final = "/openapi.json"
 
 T = TypeVar("T")
@@ -54,7 +54,7 @@ Endpoint = Callable[[Request], Awaitable[Response]]
 
 
 def application(context: RestContext, settings: RestSettings) -> Starlette:
-    """All routes, each with and without /v1."""
+    """Build the application with all routes, each with and without /v1."""
     context.settings = settings
     door = _Door(context, settings)
     described = Route(
@@ -74,25 +74,25 @@ def application(context: RestContext, settings: RestSettings) -> Starlette:
 
 
 def starlette_path(path: str) -> str:
-    """A path with parameters as Starlette writes them."""
+    """Convert a path with parameters to Starlette's notation."""
     return "/".join(f"{{{part[1:]}}}" if part.startswith(":") else part for part in path.split("/"))
 
 
 class _Door:
-    """Lets requests in, and answers out."""
+    """Checks requests, calls their handlers and builds the responses."""
 
     def __init__(self, context: RestContext, settings: RestSettings) -> None:
         self._context = context
         self._settings = settings
         self._headers = dict(_HEADERS)
         self._audit = Audit()
-        #: threads for routes of each kind, made in the event loop
+        #: thread limits by kind of route, created in the event loop
         self._pools: dict[Pool, CapacityLimiter] = {}
         if settings.allow_origin is not None:
             self._headers["access-control-allow-origin"] = settings.allow_origin
 
     def endpoint(self, route: Route) -> Endpoint:
-        """What Starlette calls for a route."""
+        """Return the Starlette endpoint for a route."""
 
         async def endpoint(request: Request) -> Response:
             role, by_cookie = self._asker(request)
@@ -106,7 +106,7 @@ class _Door:
         return endpoint
 
     def _asker(self, request: Request) -> tuple[Role, bool]:
-        """Who asks, and whether a cookie says so. A header with a token counts before it."""
+        """Return the caller's role, and whether a cookie grants it. A header with a token takes precedence."""
         if request.headers.get("authorization", "").lower().startswith("bearer"):
             return role_of(self._settings, request.headers), False
         value = cookie_of(request.headers, self._context.port)
@@ -136,14 +136,14 @@ class _Door:
             return error_answer(500, "Internal server error; the log of the driver has its traceback.")
 
     async def _in_thread(self, pool: Pool, function: Callable[[Any], T], argument: Any) -> T:
-        """Call a function in a thread of a pool, and wait for a free one as long as it takes."""
+        """Call a function in a thread of a pool; wait as long as the pool is full."""
         limiter = self._pools.get(pool)
         if limiter is None:
             limiter = self._pools[pool] = CapacityLimiter(THREADS[pool])
         return await run_sync(function, argument, limiter=limiter)
 
     async def page(self, request: Request) -> Response:
-        """A file of the page. It shows nothing by itself, so it needs no token, which the page itself asks for."""
+        """Serve a file of the web page. Its files hold no data, so they need no token; the page asks for one itself."""
         try:
             check_host(self._settings, request.headers)
             return await self._in_thread("quick", page_file, request.path_params.get("name"))
@@ -151,7 +151,7 @@ class _Door:
             return self._response(error_answer(refusal.code, refusal.message))
 
     async def refuse_unrouted(self, request: Request, error: Exception) -> Response:
-        """Unknown paths, and known ones by another method: both are not there, as in Flink."""
+        """Answer 404 for unknown paths and, as in Flink, for known paths with another method."""
         try:
             check_host(self._settings, request.headers)
         except RestError as refusal:
@@ -173,7 +173,7 @@ class _Door:
 
 
 async def _body(request: Request, bytes_max: int) -> bytes:
-    """The body, if it is not too large."""
+    """Return the body, or raise 413 if it is too large."""
     if request.method in ("GET", "HEAD"):
         return b""
     parts, size = [], 0

@@ -1,4 +1,4 @@
-"""The lines that requests leave in the log: one for each change, and a bounded number for refused requests."""
+"""The audit log of requests: one line per change, and a bounded number of lines for refused requests."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from penstock.base.errors import shorten
 
 _audit = logging.getLogger("penstock.audit")
 
-#: How many characters of a path a line shows.
+#: The number of characters of a path in a line.
 PATH_CHARS_MAX: Final = 200
-#: How many refused requests leave a line in each period (s); a later line says how many more there were.
+#: The number of refused requests that are logged per period (s); a later line counts the rest.
 REFUSED_MAX: Final = 20
 PERIOD_SECONDS: Final = 60.0
 
 
 def printable(path: str) -> str:
-    """A path as a log shows it: in one line of visible characters, and cut."""
+    """Return a path for the log: on one line, in printable characters, and shortened."""
     return shorten(path[: 2 * PATH_CHARS_MAX].encode("unicode_escape").decode("ascii"), PATH_CHARS_MAX)
 
 
 class Audit:
-    """Says who has changed what, and who was refused. Any thread may call it."""
+    """Logs who changed something, and who was refused. Thread-safe."""
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
@@ -34,7 +34,7 @@ class Audit:
         self._refused = 0
 
     def note(self, method: str, path: str, asker: str, where: str, code: int) -> None:
-        """A request that may change something was answered."""
+        """Log the answer to a request that may change something."""
         if code >= 400 and not self._may_tell():
             return
         _audit.info("%s %s by %s from %s: %d", method, printable(path), asker, where, code)

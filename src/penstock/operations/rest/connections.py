@@ -1,11 +1,12 @@
-"""Connections to the server: how many there may be, and how long each may keep it waiting.
+"""Connections to the server: limits on their number, and on how long each may keep the server waiting.
 
-A connection costs the process a file descriptor, which its jobs need for checkpoints and workers. So connections take
-a quarter of the limit (`ulimit -n`) at most, and never more than 256 descriptors. One more takes the place of the
-oldest idle one. If all are at work, the new one is closed. Up to 8 that have made room may not be closed yet.
+A connection costs the process a file descriptor, and its jobs need descriptors for checkpoints and workers. So
+connections take at most a quarter of the limit (`ulimit -n`), and never more than 256 descriptors. At the limit, a new
+connection replaces the oldest idle one, or is closed if all are busy. Up to 8 replaced connections may not be closed
+yet.
 
-A client has 10 s for the head of a request, then a body must not pause for as long, and an answer must be read. Uvicorn
-ends a connection that is idle after an answer, and no other.
+A client has 10 s to send the head of a request. After that, a body must not pause for as long, and the client must read
+the answer. Uvicorn itself ends only connections that are idle after an answer.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ from typing import Any, Final
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-#: How many connections there are at most, and the part of the limit of descriptors that they may take.
+#: The maximum number of connections, and their share of the descriptor limit.
 CONNECTIONS_MAX: Final = 256
 CONNECTIONS_MIN: Final = 8
 SHARE_OF_DESCRIPTORS: Final = 4
-#: How many connections may have been ended whose descriptors are still open.
+#: The maximum number of ended connections whose descriptors are still open.
 ENDING_MAX: Final = 8
 #: How long (s) a client may take for the head of a request, and how long a body may pause.
 HEAD_SECONDS: Final = 10.0
@@ -31,12 +32,12 @@ PAUSE_SECONDS: Final = 10.0
 #: How long (s) a whole body may take, and how long a client may read nothing of an answer.
 BODY_SECONDS: Final = 600.0
 READ_SECONDS: Final = 30.0
-#: How often (s) a connection is looked at.
+#: How often (s) a connection is checked.
 LOOK_SECONDS: Final = 1.0
 
 
 def connections_max() -> int:
-    """How many connections this process can afford."""
+    """Return the number of connections that this process can afford."""
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if limit == resource.RLIM_INFINITY:
         return CONNECTIONS_MAX
@@ -44,25 +45,25 @@ def connections_max() -> int:
 
 
 class BoundedSocket(socket.socket):
-    """A socket that listens, with a bound on its open connections."""
+    """A listening socket with a bound on its open connections."""
 
     def __init__(self, family: int, kind: int, count_max: int) -> None:
         super().__init__(family, kind)
         self._count_max = count_max
         self._lock = threading.Lock()
         self._open: list[socket.socket] = []
-        #: connections that were ended, until their transports have closed them
+        #: ended connections, until their transports have closed them
         self._ending: list[socket.socket] = []
-        #: the descriptors of connections with a request at work
+        #: descriptors of connections with a request in progress
         self._busy: set[int] = set()
 
     def accept(self) -> tuple[socket.socket, Any]:
-        """The next connection.
+        """Accept the next connection.
 
         Raises:
-            ConnectionAbortedError: if all connections are at work; the event loop goes on then.
-            BlockingIOError: if the event loop has to close others first. It accepts a hundred connections in one turn,
-                and closes none meanwhile.
+            ConnectionAbortedError: if all connections are busy; the event loop continues.
+            BlockingIOError: if the event loop must close others first. It accepts about a hundred connections per turn,
+                and closes none in between.
         """
         with self._lock:
             self._ending = [one for one in self._ending if one.fileno() != -1]
@@ -79,29 +80,29 @@ class BoundedSocket(socket.socket):
         return connection, address
 
     def set_busy(self, descriptor: int, is_busy: bool) -> None:
-        """Say whether a request of a connection is at work."""
+        """Record whether a connection has a request in progress."""
         with self._lock:
             (self._busy.add if is_busy else self._busy.discard)(descriptor)
 
     def _close_idle(self) -> bool:
-        """End the connection that has been open for the longest without a request at work."""
+        """End the oldest connection without a request in progress; return whether there was one."""
         for place, one in enumerate(self._open):
             if one.fileno() not in self._busy:
                 self._ending.append(self._open.pop(place))
                 with contextlib.suppress(OSError):  # the client was faster
-                    one.shutdown(socket.SHUT_RDWR)  # its transport sees the end, and closes it
+                    one.shutdown(socket.SHUT_RDWR)  # its transport sees the end and closes it
                 return True
         return False
 
 
 def protocol_of(listener: BoundedSocket) -> type[H11Protocol]:
-    """HTTP on a connection of this listener, with deadlines."""
+    """Return the HTTP protocol for connections of this listener, with deadlines."""
 
     class DeadlineProtocol(H11Protocol):
-        """See the module's text."""
+        """See the module's docstring."""
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-            """Begin to look at the connection."""
+            """Start to check the connection."""
             super().connection_made(transport)
             self._descriptor: int = transport.get_extra_info("socket").fileno()
             self._seen: object = None
@@ -110,13 +111,13 @@ def protocol_of(listener: BoundedSocket) -> type[H11Protocol]:
             self._watch = self.loop.call_later(LOOK_SECONDS, self._look)
 
         def connection_lost(self, exc: Exception | None) -> None:
-            """Stop looking."""
+            """Stop checking."""
             self._watch.cancel()
             listener.set_busy(self._descriptor, False)
             super().connection_lost(exc)
 
         def data_received(self, data: bytes) -> None:
-            """Bytes have come."""
+            """Handle received bytes."""
             self._data_at = self.loop.time()
             super().data_received(data)
             if self.cycle is not self._seen:
@@ -124,7 +125,7 @@ def protocol_of(listener: BoundedSocket) -> type[H11Protocol]:
             listener.set_busy(self._descriptor, self._is_at_work)
 
         def on_response_complete(self) -> None:
-            """The next request may come."""
+            """Wait for the next request."""
             self._waits_since = self.loop.time()
             listener.set_busy(self._descriptor, False)
             super().on_response_complete()

@@ -1,14 +1,14 @@
-"""Who may ask what: host names, origins and tokens, checked before a handler is called.
+"""Access checks: host names, origins and tokens, checked before a handler is called.
 
-- The Host header must be a name of this server or an address. A page that lets its own name lead here (DNS rebinding)
-  sends its own name.
-- A request that changes something and that a browser sends for another site's page is refused (CSRF): browsers say so
-  by Origin, Referer or Sec-Fetch-Site, and programs send none of them.
-- The operator's token is needed for what changes or reveals something, the reader's or the operator's for what reveals
-  something, or for everything where there is a reader's. Without tokens, this host is trusted. An empty or blank token
-  gives no role, and `RestSettings` refuses one.
-- A browser that has logged in sends a cookie instead (`logins`). A change by cookie needs a browser that says that a
-  page of this server asks for it, because browsers send cookies for other pages, too.
+- The Host header must be a name of this server or an IP address. A page whose name resolves to this server (DNS
+  rebinding) sends its own name.
+- A request that changes something is refused if a browser sends it for another site's page (CSRF): browsers state this
+  in Origin, Referer or Sec-Fetch-Site, and programs send none of them.
+- Changes need the operator's token, and routes that reveal something need the reader's or the operator's. If a reader's
+  token is set, every route except the login needs one of the two. Without tokens, this host is trusted. An empty or
+  blank token grants no role, and `RestSettings` refuses one.
+- A browser that is logged in sends a cookie instead (`logins`). A change by cookie also requires the browser to state
+  that a page of this server sent the request, because browsers send cookies for other pages as well.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from penstock.operations.rest.calls.routing import Access
 
 
 def host_of(authority: str) -> str:
-    """The name or address in a Host header, in lower case, without port and brackets."""
+    """Return the name or address in a Host header, in lower case, without port and brackets."""
     if authority.startswith("["):
         return authority[1:].partition("]")[0].lower()
     return authority.partition(":")[0].lower()
 
 
 def check_host(settings: RestSettings, headers: Mapping[str, str]) -> None:
-    """Refuse a request for another host."""
+    """Refuse a request that names another host."""
     host = host_of(headers.get("host", ""))
     if host in settings.hosts:
         return
@@ -45,7 +45,7 @@ def check_host(settings: RestSettings, headers: Mapping[str, str]) -> None:
 
 
 def check_origin(settings: RestSettings, headers: Mapping[str, str]) -> None:
-    """Refuse a request that changes something and comes from another site's page."""
+    """Refuse a change that another site's page requests."""
     own = headers.get("host", "").lower()
     for name in ("origin", "referer"):
         value = headers.get(name)
@@ -64,7 +64,7 @@ def check_origin(settings: RestSettings, headers: Mapping[str, str]) -> None:
 
 
 def check_own_page(settings: RestSettings, headers: Mapping[str, str]) -> None:
-    """Refuse a change by cookie, unless the browser says that a page of this server asks for it."""
+    """Refuse a change by cookie, unless the browser states that a page of this server requests it."""
     check_origin(settings, headers)
     if "origin" in headers or "referer" in headers or headers.get("sec-fetch-site") == "same-origin":
         return
@@ -72,13 +72,13 @@ def check_own_page(settings: RestSettings, headers: Mapping[str, str]) -> None:
 
 
 def role_of(settings: RestSettings, headers: Mapping[str, str]) -> Role:
-    """Who asks, by their token."""
+    """Return the role that the request's token grants."""
     kind, _, given = headers.get("authorization", "").partition(" ")
     return role_of_token(settings, given.strip()) if kind.lower() == "bearer" else "nobody"
 
 
 def check_access(settings: RestSettings, access: Access, role: Role) -> None:
-    """Refuse those whose token is missing, or not good enough."""
+    """Refuse a request whose token is missing or insufficient."""
     if settings.token is None or role == "operator" or access == "login":
         return
     if access == "open" and (settings.reader_token is None or role == "reader"):

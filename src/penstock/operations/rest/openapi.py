@@ -1,4 +1,4 @@
-"""The OpenAPI document, made of the table of routes."""
+"""The OpenAPI document, generated from the table of routes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from penstock import __version__
 from penstock.operations.rest.calls.answers import Html, Text
 from penstock.operations.rest.calls.routing import Parameter, Route, form_of
 
-#: What is answered besides: what a path, a query or a body is refused with.
+#: Error answers, for a refused path, query or body.
 _REFUSALS = {
     "400": "A parameter, or the body, is wrong.",
     "401": "A token is needed.",
@@ -23,7 +23,7 @@ _REFUSALS = {
     "429": "Too many operations are under way.",
 }
 
-#: Which credentials routes take that do not need any; {} stands for none.
+#: The credentials that routes accept without requiring any; {} stands for no credentials.
 _SECURITY: dict[str, list[dict[str, list[str]]]] = {"open": [{}, {"token": []}, {"login": []}], "login": [{}]}
 
 
@@ -36,7 +36,7 @@ def _components(routes: tuple[Route, ...]) -> tuple[dict[Any, Any], dict[str, An
 
 
 def document(routes: Iterable[Route], cookie: str = "penstock-rest-8081") -> dict[str, Any]:
-    """All routes, without the same ones below /v1; the cookie of a log-in has that name."""
+    """Build the document of all routes, omitting their /v1 twins; `cookie` names the login cookie."""
     listed = tuple(routes)
     schemas, components = _components(listed)
     paths: dict[str, dict[str, Any]] = {}

@@ -1,4 +1,4 @@
-"""The page as the server hands it out: `index.html` at `/`, and what it loads."""
+"""Serves the web page: `index.html` at `/`, and its assets."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _HEADERS: Final = {
 
 
 def page_file(asset: str | None) -> FileResponse:
-    """The page, or one of its assets by name. The names change with their content, so browsers keep these.
+    """Return the page, or one of its assets by name. Asset names change with their content, so browsers cache them.
 
     Raises:
-        RestError: 404 where there is no such file, or where this installation has no page.
+        RestError: 404 if the file does not exist, or this installation has no page.
     """
     try:
         root = files()

@@ -1,4 +1,4 @@
-"""The server of the REST API: uvicorn in a thread of its own, until the process ends."""
+"""The server of the REST API: uvicorn in its own thread, until the process ends."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ from penstock.operations.rest.connections import BoundedSocket, connections_max,
 
 _log = logging.getLogger("penstock.rest")
 
-#: How long (s) the start may take.
+#: How long (s) the server may take to start.
 _START_SECONDS: Final = 30.0
-#: How long (s) jobs that are cancelled because the cluster ends may take.
+#: How long (s) jobs may take to cancel when the cluster shuts down.
 _END_SECONDS: Final = 60.0
-#: Requests that are served at once; others wait in the socket's queue.
+#: The length of the socket's queue of connections that wait to be accepted.
 _BACKLOG: Final = 128
 
 
 class RestServer:
-    """A server that runs."""
+    """A running server."""
 
     def __init__(self, context: RestContext, settings: RestSettings) -> None:
         self.context = context
@@ -59,7 +59,7 @@ class RestServer:
             ssl_keyfile_password=settings.key_password,
         )
         uvicorn_log = logging.getLogger("uvicorn")
-        if uvicorn_log.level == logging.NOTSET:  # it logs a warning for each request that is not HTTP
+        if uvicorn_log.level == logging.NOTSET:  # it would log a warning for each request that is not HTTP
             uvicorn_log.setLevel(logging.ERROR)
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._run, name="penstock-rest", daemon=True)
@@ -67,16 +67,16 @@ class RestServer:
 
     @property
     def url(self) -> str:
-        """Where it is."""
+        """The server's URL."""
         scheme = "http" if self.settings.certificate is None else "https"
         host = self.settings.address or self.settings.bind_address
         return f"{scheme}://{f'[{host}]' if ':' in host else host}:{self.context.port}"
 
     def start(self) -> None:
-        """Return when it answers.
+        """Start the server, and return when it answers.
 
         Raises:
-            OperationError: if it cannot begin.
+            OperationError: if it cannot start.
         """
         self._thread.start()
         pause = threading.Event()
@@ -89,20 +89,20 @@ class RestServer:
         _log.info("REST API at %s", self.url)
 
     def stop(self) -> None:
-        """End it, and wait until it has ended."""
+        """Stop the server, and wait until it has ended."""
         self._server.should_exit = True
         self._thread.join(10.0)
         self._socket.close()
 
     def stop_at_exit(self) -> None:
-        """Free the port when the interpreter ends, before all that is registered so far, such as the end of Spark."""
+        """Free the port when the interpreter exits, before all handlers registered so far, such as Spark's shutdown."""
         atexit.unregister(self.stop)
         atexit.register(self.stop)
 
     def stay(self) -> None:
-        """Go on when the program has ended, until somebody ends the server.
+        """Keep serving after the program has ended, until the server is stopped.
 
-        A thread of the program waits for the server: the interpreter ends no sooner than such threads.
+        A non-daemon thread waits for the server, and the interpreter waits for that thread.
         """
         threading.Thread(target=self._stay, name="penstock-rest-stays").start()
 
@@ -137,7 +137,7 @@ class RestServer:
 
 
 def _bound(settings: RestSettings) -> BoundedSocket:
-    """A socket at the first port that is free."""
+    """Bind a socket to the first free port."""
     refused: OSError | None = None
     family = socket.AF_INET6 if ":" in settings.bind_address else socket.AF_INET
     for port in _ports(settings.ports):
@@ -159,12 +159,12 @@ def _ports(text: str) -> Iterator[int]:
         yield from range(int(low), int(high or low) + 1)
 
 
-#: Those of this process: one, but for tests.
+#: The servers of this process: one, except in tests.
 servers: Final[list[RestServer]] = []
 
 
 def serve(dispatcher: Dispatcher, configuration: Configuration, programs: Programs | None = None) -> RestServer:
-    """Start a server for the jobs of a dispatcher; one with `programs` takes programs, too.
+    """Start a server for the jobs of a dispatcher; with `programs`, it also takes programs.
 
     Raises:
         ConfigurationError: if the settings contradict each other, or are not safe.
@@ -174,7 +174,7 @@ def serve(dispatcher: Dispatcher, configuration: Configuration, programs: Progra
     context = RestContext(dispatcher, configuration, MetricStore.of(dispatcher), programs=programs)
     server = RestServer(context, settings)
     context.own.listen()
-    log_to_stderr_by_default()  # the address is for people, and no job may have begun yet
+    log_to_stderr_by_default()  # the user needs to see the address, and no job may have started yet
     server.start()
     servers.append(server)
     return server

@@ -1,4 +1,4 @@
-"""The table of routes: what is served, what the OpenAPI document says, and what needs which token, in one."""
+"""The table of routes: the single source for the server, the OpenAPI document and the required tokens."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from penstock.operations.rest.handlers import (
 
 
 def _order(route: Route) -> list[tuple[bool, str]]:
-    """Fixed parts of a path before parameters: /jobs/overview is no job."""
+    """Sort fixed parts of a path before parameters, so that /jobs/overview does not match /jobs/:jobid."""
     return [(part.startswith(":"), part) for part in route.path.split("/")]
 
 

@@ -1,8 +1,8 @@
-"""A session's jobs, which run in processes of their own, as the session's server sees them.
+"""A session's view of its jobs, which run in separate processes.
 
-Each program that a session runs is a process. It tells the session of its jobs, and answers what the session asks of
-them, over one pair of connected sockets that only these two processes have (`channel`). What it says is decoded
-strictly by type (`messages`); nothing of it is unpickled, so that no program can run code in the session. In the
-session a job is a `RemoteJob`, a handle like those of jobs of one's own process, and so the dispatcher, the REST API,
-metrics and the page need know nothing of sessions. In the program's process `ProgramSide` is the other end.
+Each program in a session is a process. It reports its jobs to the session and answers the session's requests over a
+pair of connected sockets that only these two processes share (`channel`). The session decodes its messages strictly by
+type (`messages`) and never unpickles them, so no program can run code in the session. In the session, a job is a
+`RemoteJob`, a handle like those of local jobs, so the dispatcher, the REST API, metrics and the web page need no
+knowledge of sessions. `ProgramSide` is the other end, in the program's process.
 """

@@ -1,6 +1,6 @@
-"""Messages between two processes over connected sockets: four bytes of length, then msgpack, decoded by type.
+"""Messages between two processes over connected sockets: a four-byte length, then msgpack, decoded by type.
 
-Either end may send from any thread. A peer that sends what is no message is cut off.
+Both ends may send from any thread. A peer that sends an invalid message is disconnected.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _LENGTH: Final = struct.Struct(">I")
 
 
 class Channel(Generic[T]):
-    """One end.
+    """One end of the connection.
 
     Args:
         connected: the socket; the channel closes it.
-        kind: the type of the messages that arrive.
-        name: of the thread that reads.
+        kind: the type of incoming messages.
+        name: the name of the reader thread.
     """
 
     def __init__(self, connected: socket.socket, kind: Any, name: str) -> None:
@@ -39,11 +39,11 @@ class Channel(Generic[T]):
         self._name = name
 
     def listen(self, on_message: Callable[[T], None], on_close: Callable[[str | None], None]) -> threading.Thread:
-        """Hand on what arrives, in a thread of its own, until the other end closes.
+        """Pass on incoming messages, in a separate thread, until the other end closes.
 
         Args:
             on_message: called with each message.
-            on_close: called once, at the end, with what was wrong with a message; None if nothing was.
+            on_close: called once at the end, with the error of an invalid message; None if all were valid.
         """
         thread = threading.Thread(target=self._listen, args=(on_message, on_close), name=self._name, daemon=True)
         thread.start()
@@ -53,7 +53,7 @@ class Channel(Generic[T]):
         """Send a message.
 
         Raises:
-            OperationError: if the other end is gone, or the message is too large.
+            OperationError: if the other end has closed, or the message is too large.
         """
         data = self._encoder.encode(message)
         if len(data) > MESSAGE_BYTES_MAX:
@@ -65,7 +65,7 @@ class Channel(Generic[T]):
             raise OperationError(f"the process at the other end is gone: {error}") from error
 
     def close(self) -> None:
-        """End it; the other end hears of it."""
+        """Close the connection; the other end notices."""
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
@@ -81,14 +81,14 @@ class Channel(Generic[T]):
                 if data is None:
                     break
                 on_message(self._decoder.decode(data))
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:  # a validation error is one of the first
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:  # DecodeError includes validation errors
             problem = f"it sent no message: {error}"
         finally:
             self.close()
             on_close(problem)
 
     def _exactly(self, count: int) -> bytes | None:
-        """The next bytes; None at the end."""
+        """Read exactly `count` bytes; None at the end."""
         parts = bytearray()
         while len(parts) < count:
             try:

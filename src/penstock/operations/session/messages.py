@@ -1,4 +1,4 @@
-"""What a session and the process of a program say to each other."""
+"""Messages between a session and a program's process."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import msgspec
 from penstock.core.job.view import JobView
 from penstock.drivers.questions import Question
 
-#: How large (bytes) a message may be: a view of a job with thousands of subtasks and their checkpoints, or a log.
+#: The maximum size (bytes) of a message, such as a view with thousands of subtasks and checkpoints, or a log.
 MESSAGE_BYTES_MAX: Final = 256 << 20
 
 
 class JobBegan(msgspec.Struct, frozen=True, tag=True):
-    """A job of the program has begun: as it looks before anything of it runs, and its options, which may be secret.
+    """A job of the program has begun: its view before anything runs, and its options, which may be secret.
 
-    `engine_page`: where the engine under the job shows itself.
+    `engine_page`: the URL of the engine's web UI.
     """
 
     view: JobView
@@ -26,15 +26,15 @@ class JobBegan(msgspec.Struct, frozen=True, tag=True):
 
 
 class JobEnded(msgspec.Struct, frozen=True, tag=True):
-    """A job is over.
+    """A job has ended.
 
     Attributes:
-        job_id: which.
+        job_id: the job's id.
         status: the name of its last status.
-        view: how it ended; None if it ended before it had a master.
+        view: its last view; None if it ended before it had a master.
         failure: why it failed; None if it finished.
         runtime_ms: how long it ran.
-        accumulators: their types and texts, by name.
+        accumulators: types and texts of its accumulators, by name.
     """
 
     job_id: str
@@ -46,7 +46,7 @@ class JobEnded(msgspec.Struct, frozen=True, tag=True):
 
 
 class Answered(msgspec.Struct, frozen=True, tag=True):
-    """What came of a request: a value, or an error with its class, or neither if the job is over."""
+    """The outcome of a request: a value, or an error with its class, or neither if the job is over."""
 
     number: int
     value: msgspec.Raw = msgspec.Raw(b"\xc0")
@@ -58,42 +58,42 @@ FromProgram: TypeAlias = JobBegan | JobEnded | Answered
 
 
 class GiveView(msgspec.Struct, frozen=True, tag=True):
-    """How does the job look?"""
+    """Requests the job's view."""
 
 
 class GiveAccumulators(msgspec.Struct, frozen=True, tag=True):
-    """What are its accumulators? Types and texts, by name."""
+    """Requests the job's accumulators: types and texts, by name."""
 
 
 class GiveBounds(msgspec.Struct, frozen=True, tag=True):
-    """Between which bounds is the parallelism of each vertex?"""
+    """Requests the bounds of each vertex's parallelism."""
 
 
 class Cancel(msgspec.Struct, frozen=True, tag=True):
-    """End the job."""
+    """Cancels the job."""
 
 
 class Checkpoint(msgspec.Struct, frozen=True, tag=True):
-    """Take a checkpoint; one that is full writes all state anew."""
+    """Takes a checkpoint; a full one rewrites all state."""
 
     is_full: bool = False
 
 
 class Savepoint(msgspec.Struct, frozen=True, tag=True):
-    """Take a savepoint, and then let the job go on, be cancelled, or end at the savepoint."""
+    """Takes a savepoint, then lets the job go on, cancels it, or ends it at the savepoint."""
 
     directory: str | None
     then: Literal["GO_ON", "CANCEL", "SUSPEND", "DRAIN"]
 
 
 class Rescale(msgspec.Struct, frozen=True, tag=True):
-    """Go on at other parallelisms."""
+    """Changes the parallelism of vertices."""
 
     parallelism: dict[str, int]
 
 
 class AskProcess(msgspec.Struct, frozen=True, tag=True):
-    """Ask a worker, or the program's process where none is named, what it is at."""
+    """Asks a question of a worker's process, or of the program's process if no worker is named."""
 
     question: Question
     worker_id: str | None
@@ -101,7 +101,7 @@ class AskProcess(msgspec.Struct, frozen=True, tag=True):
 
 
 class GiveEnginePage(msgspec.Struct, frozen=True, tag=True):
-    """Where does the engine show a worker?"""
+    """Requests the URL of the engine's page for a worker."""
 
     worker_id: str
 
@@ -112,7 +112,7 @@ Wish: TypeAlias = (
 
 
 class Request(msgspec.Struct, frozen=True):
-    """Something that is asked of a job."""
+    """A numbered request to a job."""
 
     number: int
     job_id: str

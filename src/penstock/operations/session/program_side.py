@@ -1,4 +1,4 @@
-"""The end of a program's process: tells the session of the program's jobs, and does what it asks of them."""
+"""The program's end of the channel: reports the program's jobs to the session, and serves the session's requests."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from penstock.operations.session import messages
 from penstock.operations.session.channel import Channel
 from penstock.operations.session.messages import Answered, JobBegan, JobEnded, Request
 
-#: How many characters of an accumulator's value, or of a failure, are told.
+#: The maximum number of characters of an accumulator's value or a failure that is sent.
 TEXT_CHARS_MAX: Final = 1 << 20
 
 
 class ProgramSide:
-    """Made once in the process; give `on_job` to the announcements, and call `finish` when the program is over.
+    """Create one per process; add `on_job` to the announcement's observers, and call `finish` when the program is over.
 
     Args:
-        connected: the socket that the session has the other end of.
-        on_lost: called when the session is gone.
+        connected: the socket whose other end the session holds.
+        on_lost: called when the connection to the session is lost.
     """
 
     def __init__(self, connected: socket.socket, on_lost: Callable[[], None]) -> None:
@@ -44,7 +44,7 @@ class ProgramSide:
         self._channel.listen(self._on_request, self._on_close)
 
     def on_job(self, job: RunningJob, graph: JobGraph, configuration: Configuration) -> None:
-        """A job has begun."""
+        """Report a job that has begun."""
         dispatched = DispatchedJob(job, graph, configuration)
         self._jobs[dispatched.job_id] = job
         with self._ends:
@@ -55,7 +55,7 @@ class ProgramSide:
         result.add_done_callback(lambda done: self._on_end(job, done))
 
     def finish(self, patience_seconds: float = 5.0) -> None:
-        """The program is over: wait until its jobs that have ended are told."""
+        """Wait until the ends of all finished jobs are reported, because the program is over."""
         with self._ends:
             running = sum(not job.get_job_execution_result().done() for job in self._jobs.values())
             self._ends.wait_for(lambda: self._untold <= running, patience_seconds)
@@ -96,7 +96,7 @@ class ProgramSide:
 
 
 def answer(job: RunningJob, wish: messages.Wish) -> Future[Any]:
-    """Do what is asked of a job."""
+    """Execute a request on a job."""
     match wish:
         case messages.GiveView():
             return job.get_view()
@@ -125,7 +125,7 @@ def answer(job: RunningJob, wish: messages.Wish) -> Future[Any]:
 
 
 def texts(values: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
-    """Values of the user's as their types and texts, whatever they are."""
+    """Return the types and texts of user values, even if their `__str__` fails."""
     found = {}
     for name, value in values.items():
         try:

@@ -1,4 +1,4 @@
-"""A job of a program that a session runs, as the session's process has it."""
+"""The session's handle of a job that runs in a program's process."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from penstock.drivers.running_job import ANSWER_MS_MAX, completed, mapped
 from penstock.operations.session import messages
 from penstock.operations.session.messages import Answered, JobBegan, JobEnded, Request
 
-#: How long (s) one who asks for the status waits for the process.
+#: How long (s) a caller of `status` waits for the process.
 STATUS_SECONDS: Final = 1.0
 
 _DECODERS: Final[dict[str, msgspec.msgpack.Decoder[Any]]] = {
@@ -48,14 +48,14 @@ _DECODERS: Final[dict[str, msgspec.msgpack.Decoder[Any]]] = {
 
 
 class ProgramJobError(OperationError):
-    """A job of a program failed, in the words of the program's process."""
+    """The failure of a program's job, with the message from the program's process."""
 
 
 class Requests:
-    """What is asked of one program's process and not answered yet.
+    """The pending requests to one program's process.
 
     Args:
-        send: sends a request; raises `OperationError` when the process is gone.
+        send: sends a request; raises `OperationError` if the process has ended.
     """
 
     def __init__(self, send: Callable[[Request], None]) -> None:
@@ -66,7 +66,7 @@ class Requests:
         self._gone: str | None = None
 
     def ask(self, job_id: str, wish: messages.Wish, kind: str) -> Future[Any]:
-        """Ask something of a job; `kind` names what the answer is."""
+        """Send a request to a job; `kind` names the type of the answer."""
         future: CompletableFuture[Any] = CompletableFuture()
         with self._lock:
             number, gone = next(self._numbers), self._gone
@@ -83,7 +83,7 @@ class Requests:
         return future
 
     def on_answer(self, answered: Answered) -> None:
-        """An answer has come."""
+        """Complete the request that this answer is for."""
         with self._lock:
             future, kind = self._asked.pop(answered.number, (None, ""))
         if future is None:
@@ -99,7 +99,7 @@ class Requests:
                 future.complete_exceptionally(OperationError(f"the program's process gave no {kind}: {error}"))
 
     def end(self, reason: str) -> None:
-        """The process is gone: nothing is answered any more."""
+        """Fail all pending and future requests, because the process has ended."""
         with self._lock:
             self._gone = reason
             asked, self._asked = self._asked, {}
@@ -111,9 +111,9 @@ class RemoteJob:
     """See `JobHandle`.
 
     Args:
-        began: what the process said of it.
-        requests: asks the process.
-        output: the file with what the program prints.
+        began: the process's report of the job.
+        requests: the pending requests to the process.
+        output: the file with the program's output.
     """
 
     moves: Moves | None = None
@@ -129,49 +129,49 @@ class RemoteJob:
         self._result: CompletableFuture[JobExecutionResult] = CompletableFuture()
 
     def get_job_id(self) -> JobID:
-        """The job's id."""
+        """Return the job's id."""
         return self._job_id
 
     def status(self) -> JobStatus:
-        """As of now, or, if the process does not answer at once, as it was last told."""
+        """Return the current status, or the last known one if the process does not answer within `STATUS_SECONDS`."""
         if not self._result.done():
             wait([self.get_view()], STATUS_SECONDS)
         return self._status
 
     def last_view(self) -> JobView | None:
-        """The job as it ended."""
+        """Return the job's last view, once it has ended."""
         return self._last
 
     def get_view(self) -> Future[JobView]:
-        """The job as it is now."""
+        """Return the current view of the job."""
         future = self._ask(messages.GiveView(), "view")
         future.add_done_callback(self._take)
         return future
 
     def get_job_execution_result(self) -> Future[JobExecutionResult]:
-        """The outcome."""
+        """Return the job's outcome."""
         return self._result
 
     def get_accumulators(self) -> Future[dict[str, Any]]:
-        """As texts; each is of a class that has the name of the value's own."""
+        """Return the accumulators as strings, each of a class named like the original value's class."""
         if self._result.done() and self._result.exception() is None:
             return completed(self._result.result().get_all_accumulator_results())
         return mapped(self._ask(messages.GiveAccumulators(), "accumulators"), values_of)
 
     def get_bounds(self) -> Future[dict[int, Bounds]]:
-        """Between which bounds the parallelism of each vertex is."""
+        """Return the bounds of each vertex's parallelism."""
         return self._ask(messages.GiveBounds(), "bounds")
 
     def before_result(self, action: Callable[[BaseException | None], None]) -> None:
-        """Call when it is over; the session hears of the end when others have."""
+        """Call `action` once the job is over, not before: the session learns of the end when others do."""
         self._result.add_done_callback(lambda done: action(None if done.cancelled() else done.exception()))
 
     def cancel(self) -> Future[None]:
-        """Cancel it."""
+        """Cancel the job."""
         return self._ask(messages.Cancel(), "nothing")
 
     def rescale(self, parallelism: Mapping[str, int]) -> Future[Mapping[str, int]]:
-        """Go on at other parallelisms."""
+        """Change the parallelism of vertices."""
         return self._ask(messages.Rescale(dict(parallelism)), "parallelism")
 
     def trigger_checkpoint(self, is_full: bool = False) -> Future[int | None]:
@@ -185,26 +185,30 @@ class RemoteJob:
     def stop_with_savepoint(
         self, advance_to_end_of_event_time: bool, savepoint_directory: str | None = None
     ) -> Future[str]:
-        """End it with a savepoint."""
+        """End the job with a savepoint."""
         then = messages.Savepoint(savepoint_directory, "DRAIN" if advance_to_end_of_event_time else "SUSPEND")
         return self._ask(then, "path")
 
     def cancel_with_savepoint(self, savepoint_directory: str | None = None) -> Future[str]:
-        """Take a savepoint, then cancel it."""
+        """Take a savepoint, then cancel the job."""
         return self._ask(messages.Savepoint(savepoint_directory, "CANCEL"), "path")
 
     def ask_worker(self, worker_id: str, question: Question, timeout_ms: int = ANSWER_MS_MAX) -> Future[Answer]:
-        """Ask the process of a worker."""
+        """Ask a worker's process."""
         return self._ask(messages.AskProcess(question, worker_id, timeout_ms), "answer")
 
     def ask_driver(self, question: Question) -> Future[Answer]:
-        """Ask the program's process; what it has printed is in a file, and known when it is gone, too."""
+        """Ask the program's process. Its output is read from a file, which remains after the process ends."""
         if isinstance(question, AskOutput):
             return completed(end_of_file(self._output))
         return self._ask(messages.AskProcess(question, None, ANSWER_MS_MAX), "answer")
 
     def engine_page(self, worker_id: str | None = None) -> str | None:
-        """Where the engine under the job shows a worker, or itself; None if the process does not answer at once."""
+        """Return the URL of the engine's page for a worker.
+
+        Without a worker, or if the process does not answer within `STATUS_SECONDS`, return the URL of the engine's web
+        UI.
+        """
         if worker_id is None or self._result.done():
             return self._engine_page
         asked = self._ask(messages.GiveEnginePage(worker_id), "page")
@@ -213,7 +217,7 @@ class RemoteJob:
         return asked.result() if is_answered else self._engine_page
 
     def on_ended(self, ended: JobEnded) -> None:
-        """The process says that it is over."""
+        """Handle the process's report that the job is over."""
         view = ended.view
         status = JobStatus[ended.status] if ended.status in JobStatus.__members__ else JobStatus.FAILED
         if not status.is_terminal_state():
@@ -225,7 +229,7 @@ class RemoteJob:
             self._result.complete_exceptionally(ProgramJobError(ended.failure))
 
     def on_process_ended(self, reason: str) -> bool:
-        """The process is gone; if it has not said what came of the job, this has failed. Returns whether it has so."""
+        """Fail the job if its process ended without reporting an outcome; return whether it failed."""
         if self._result.done():
             return False
         self._end(self._ended_view(JobStatus.FAILED, reason), JobStatus.FAILED)
@@ -250,7 +254,7 @@ class RemoteJob:
         )
 
     def _take(self, done: Future[JobView]) -> None:
-        """The newest view is how the job ended, should its process die."""
+        """Keep the newest view, which shows the job's end if its process dies."""
         if not done.cancelled() and done.exception() is None and not self._result.done():
             self.first_view = done.result()
             self._status = done.result().status
@@ -260,7 +264,7 @@ class RemoteJob:
 
 
 def graph_of(view: JobView) -> JobGraph:
-    """A graph with the vertices and edges of a view, and nothing that could run."""
+    """Return a graph with the vertices and edges of a view, but nothing that can run."""
     vertices = tuple(
         JobVertex(vertex.index, vertex.name, vertex.parallelism, vertex.max_parallelism, vertex.infos, b"")
         for vertex in view.vertices
@@ -269,12 +273,12 @@ def graph_of(view: JobView) -> JobGraph:
 
 
 def values_of(texts: Mapping[str, tuple[str, str]]) -> dict[str, Any]:
-    """Accumulators that show as they do in the program's process: texts of classes with the names of the values'."""
+    """Return accumulators that print as in the program's process: strings of classes named like the values' classes."""
     return {name: type(kind, (str,), {})(text) for name, (kind, text) in texts.items()}
 
 
 def error_of(kind: str, text: str) -> Exception:
-    """The error of the other process; of the same class where Penstock has it and it is made of a text."""
+    """Recreate the other process's error: of its own class if Penstock defines it and it takes just a message."""
     known = getattr(errors, kind, None)
     if isinstance(known, type) and issubclass(known, PenstockError) and not inspect.isfunction(known.__init__):
         return known(text)

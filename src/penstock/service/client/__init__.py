@@ -1,1 +1,1 @@
-"""What the commands know of Flink's REST API: where it is, how to ask, and how jobs are named."""
+"""The commands' client of Flink's REST API: its address, its requests, and names of jobs."""

@@ -1,4 +1,4 @@
-"""Where the REST API is, and with which token: the command line, else the environment, else the configuration."""
+"""The address and token of the REST API: from the command line, else the environment, else the configuration."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from penstock.base.errors import WrongValueError
 from penstock.base.options import REST_TOKEN
 from penstock.drivers.settings.defaults import COMMAND_LINE, Setting, default_settings
 
-#: The variable of the environment with the token, which so is in no list of processes.
+#: The environment variable for the token, which keeps it out of process lists.
 TOKEN_VARIABLE: Final = "PENSTOCK_REST_TOKEN"
-#: The option with the token.
+#: The option for the token.
 TOKEN_OPTION: Final = "penstock.rest.token"
 HOST: Final = "localhost"
 PORT: Final = "8081"
@@ -24,7 +24,7 @@ PORT: Final = "8081"
 class Address:
     """The root of the REST API, such as `http://localhost:8081`, and the token to send, if any.
 
-    `certificate` is a file of certificates to trust instead of the system's; None for the system's.
+    `certificate` is a file of certificates to trust in place of the system's; None for the system's.
     """
 
     url: str
@@ -33,10 +33,10 @@ class Address:
 
 
 def options_of(properties: Sequence[str]) -> dict[str, str]:
-    """Options that were given as `key=value`.
+    """Parse options given as `key=value`.
 
     Raises:
-        WrongValueError: for one of another form.
+        WrongValueError: for an option of another form.
     """
     options = {}
     for one in properties:
@@ -48,19 +48,19 @@ def options_of(properties: Sequence[str]) -> dict[str, str]:
 
 
 def settings_of(options: Mapping[str, str]) -> dict[str, Setting]:
-    """What holds outside of programs: these options of the command line, over `config.yaml`."""
+    """Return the settings outside of programs: these command line options, over `config.yaml`."""
     return default_settings() | {key: Setting(value, COMMAND_LINE) for key, value in options.items()}
 
 
 def address_of(jobmanager: str | None, options: Mapping[str, str]) -> Address:
-    """Where to send requests.
+    """Return the address to send requests to.
 
     Args:
         jobmanager: `host:port` or a URL; None for `rest.address` and `rest.port` of the options, else localhost:8081.
-        options: of the command line.
+        options: options of the command line.
 
     Raises:
-        WrongValueError: if it is no address.
+        WrongValueError: if it is not a valid address.
         ConfigurationError: if `config.yaml` cannot be read, or the token is blank.
     """
     settings = {key: setting.value for key, setting in settings_of(options).items()}
@@ -82,7 +82,7 @@ def address_of(jobmanager: str | None, options: Mapping[str, str]) -> Address:
 
 
 def token_of_session(url: str) -> str | None:
-    """The token of the session of this user, on this host, that is there; None if there is none."""
+    """Return the token of this user's session at a URL on this host; None without such a session."""
     from penstock.service.client.sessions import session_at
 
     known = session_at(url)

@@ -1,4 +1,4 @@
-"""Jobs as the command line names them: by id, by the beginning of it, or by the name or its beginning."""
+"""Jobs as the command line names them: by id, by name, or by a prefix of either."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Final
 from penstock.base.errors import OperationError, WrongValueError
 from penstock.service.client.rest_client import RestClient
 
-#: States of jobs that are over.
+#: The final states of jobs.
 ENDED: Final = ("FINISHED", "CANCELED", "FAILED", "SUSPENDED")
 _ID: Final = re.compile("[0-9a-fA-F]{32}")
 _FORMAT: Final = "%d.%m.%Y %H:%M:%S"
@@ -18,7 +18,7 @@ _PATH: Final = re.compile(r"[^.,]+\.[^.,]+\.(?P<table>[^.,]+)")
 
 
 def short_name(name: str) -> str:
-    """A job's name without the catalogs and databases that a statement of SQL without a name of its own puts there.
+    """Return a job's name without the catalogs and databases that an unnamed SQL statement puts into it.
 
     >>> short_name("insert-into_default_catalog.default_database.orders")
     'insert-into_orders'
@@ -31,10 +31,10 @@ def short_name(name: str) -> str:
 
 
 def job_id_of(client: RestClient, named: str) -> str:
-    """The id of the job that is meant. A job that runs goes before one that has ended.
+    """Return the id of the job that `named` identifies. Running jobs take precedence over ended ones.
 
     Raises:
-        WrongValueError: if there is none, or more than one.
+        WrongValueError: if no job matches, or more than one.
         OperationError: if the server does not answer.
     """
     if _ID.fullmatch(named):
@@ -62,22 +62,22 @@ def _names(job: dict[str, Any]) -> tuple[str, str]:
 
 
 def overview(client: RestClient) -> list[dict[str, Any]]:
-    """All jobs of the server, the oldest first."""
+    """Return all jobs of the server, oldest first."""
     jobs: list[dict[str, Any]] = client.get("/jobs/overview")["jobs"]
     return sorted(jobs, key=lambda job: job["start-time"])
 
 
 def line_of(job: dict[str, Any]) -> str:
-    """A job as `flink list` prints it, with its short name."""
+    """Format a job as `flink list` does, with its short name."""
     begun = datetime.fromtimestamp(job["start-time"] / 1000)
     return f"{begun.strftime(_FORMAT)} : {job['jid']} : {short_name(job['name'])} ({job['state']})"
 
 
 def vertex_of(job: dict[str, Any], named: str) -> dict[str, Any]:
-    """The vertex of a job that is meant: by its id, its name, or the beginning of one of these.
+    """Return the vertex of a job that `named` identifies: by its id or name, a prefix or any part of either.
 
     Raises:
-        OperationError: if there is none, or more than one.
+        OperationError: if no vertex matches, or more than one.
     """
     vertices: list[dict[str, Any]] = job["vertices"]
     for fits in (str.__eq__, str.startswith, str.__contains__):
@@ -91,10 +91,10 @@ def vertex_of(job: dict[str, Any], named: str) -> dict[str, Any]:
 
 
 def only_running(client: RestClient) -> str:
-    """The id of the one job that runs.
+    """Return the id of the only running job.
 
     Raises:
-        WrongValueError: if none runs, or more than one.
+        WrongValueError: if no job runs, or more than one.
     """
     running = [job for job in overview(client) if job["state"] not in ENDED]
     if len(running) != 1:

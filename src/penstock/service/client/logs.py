@@ -1,4 +1,4 @@
-"""Logs by REST: their ends, and what comes."""
+"""Logs over REST: their last lines, and new lines as they appear."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from penstock.base.errors import WrongValueError
 from penstock.service.client.jobs import job_id_of
 from penstock.service.client.rest_client import RestClient
 
-#: How often (s) a log that is followed is read.
+#: The interval (s) at which a followed log is read.
 PAUSE_SECONDS: Final = 1.0
-#: How much (characters) of the end of a log finds the place again, where a log of bounded size loses its beginning.
+#: The number of characters at the end of a log that find the position again after a bounded log dropped its beginning.
 ANCHOR: Final = 2_000
 
 
 def log_path(client: RestClient, job: str | None, worker: str | None, is_stdout: bool) -> str:
-    """Where the log is.
+    """Return the path of the log.
 
     Raises:
-        WrongValueError: if no job or worker is meant, or several.
+        WrongValueError: if no job or worker matches, or several do.
     """
     kind = "stdout" if is_stdout else "log"
     query = "" if job is None else f"?job={job_id_of(client, job)}"
@@ -43,7 +43,7 @@ class LogReader:
         self._sleep = sleep
 
     def lines(self, last: int, follow: bool) -> Iterator[str]:
-        """The last lines, and with `follow` those that come, for ever."""
+        """Yield the last lines and, with `follow`, new lines without end."""
         text = self._client.text("GET", self._path)
         found = text.splitlines()
         yield from found[max(0, len(found) - last) :]
@@ -54,12 +54,12 @@ class LogReader:
             text = now
 
     def as_json(self, line: str) -> str:
-        """A line as an object."""
+        """Format a line as a JSON object."""
         return json.dumps({"log": self._path.partition("?")[0].removeprefix("/"), "line": line}, ensure_ascii=False)
 
 
 def added(before: str, now: str) -> str:
-    """What has come to a log, which may have lost its beginning or begun anew."""
+    """Return the text added to a log, which may have dropped its beginning or started over."""
     if now.startswith(before):
         return now[len(before) :]
     anchor = before[-ANCHOR:]

@@ -1,4 +1,4 @@
-"""Other parallelisms for vertices of a running job."""
+"""Rescaling of vertices of a running job."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PAUSE_SECONDS: Final = 0.5
 
 
 def wanted_of(texts: Sequence[str]) -> dict[str, int]:
-    """Parallelisms by vertex, from `VERTEX=N`.
+    """Parse parallelisms by vertex, from `VERTEX=N`.
 
     Raises:
         WrongValueError: for a text of another form.
@@ -36,10 +36,10 @@ def rescale(
     told: Callable[[str], None],
     sleep: Callable[[float], None] = time.sleep,
 ) -> dict[str, Any]:
-    """Ask for the parallelisms and, unless detached, wait until the job has them.
+    """Request the parallelisms and, unless detached, wait until the job has them.
 
     Raises:
-        OperationError: if the job refuses, has no such vertex, ends meanwhile, or goes on as it was for want of slots.
+        OperationError: if the job refuses, has no such vertex, ends meanwhile, or goes on unchanged for lack of slots.
     """
     job_id = job_id_of(client, named)
     job = client.get(f"/jobs/{job_id}")
@@ -65,9 +65,9 @@ def rescale(
         if over is not None and over["terminalState"] != "COMPLETED":
             raise OperationError(f"job {job_id} was not rescaled: {_reason(over)}")
         if over is not None:
-            job = client.get(f"/jobs/{job_id}")  # the answer above may be from before the end
+            job = client.get(f"/jobs/{job_id}")  # the previous answer may predate the end of the rescale
             if job["state"] == "RUNNING":
-                break  # an adaptive job, at as much as there are slots for
+                break  # an adaptive job runs at the parallelism that the slots allow
         sleep(PAUSE_SECONDS)
     for vertex in job["vertices"]:
         told(f"{vertex['name']}: {vertex['parallelism']}")
@@ -75,7 +75,7 @@ def rescale(
 
 
 def _ended(client: RestClient, job_id: str) -> dict[str, dict[str, Any]]:
-    """What has become of requests, by their ids, newest first; Flink keeps none of them with its default scheduler."""
+    """Return ended requests by id, newest first; Flink's default scheduler keeps no history of them."""
     try:
         history = client.get(f"/jobs/{job_id}/rescales/history")
     except OperationError:

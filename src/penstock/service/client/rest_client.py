@@ -1,4 +1,4 @@
-"""Requests to Flink's REST API, and its errors in one line."""
+"""Requests to Flink's REST API, with its errors in one line."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ from urllib.request import Request, urlopen
 from penstock.base.errors import OperationError
 from penstock.service.client.address import Address
 
-#: How long (s) an answer may take. Whatever takes longer is asked for with a trigger, and polled.
+#: The timeout (s) of an answer. Longer operations are triggered and polled.
 ANSWER_SECONDS: Final = 60.0
-#: The shortest and the longest pause (s) between two looks at a trigger.
+#: The shortest and the longest pause (s) between polls of a trigger.
 PAUSE_SECONDS: Final = (0.05, 1.0)
 
 
 class RestClient:
-    """Asks one server."""
+    """A client of one server."""
 
     def __init__(self, address: Address, sleep: Callable[[float], None] = time.sleep) -> None:
         self.address = address
         self._sleep = sleep
 
     def get(self, path: str) -> Any:
-        """What a path answers."""
+        """Send a GET request and return the answer, parsed from JSON."""
         return self.request("GET", path)
 
     def request(self, method: str, path: str, body: object = None) -> Any:
-        """What a path answers, from JSON.
+        """Send a request and return the answer, parsed from JSON.
 
         Raises:
-            OperationError: with what the server says, or because there is none.
+            OperationError: with the server's message, or because there is no answer.
         """
         text = self.text(method, path, body)
         try:
@@ -46,12 +46,12 @@ class RestClient:
             raise OperationError(f"{url}{path} answers no JSON: is this the REST API of Flink or Penstock?") from error
 
     def text(self, method: str, path: str, body: object = None) -> str:
-        """What a path answers, as text; see `request`."""
+        """Send a request and return the answer as text; see `request`."""
         with self._open(method, path, body) as response:
             return response.read().decode("utf-8", "replace")
 
     def completed(self, path: str) -> dict[str, Any]:
-        """The operation of a trigger, when it is over.
+        """Wait until a triggered operation is over, and return it.
 
         Raises:
             OperationError: with the reason, if the operation failed.
@@ -67,10 +67,10 @@ class RestClient:
         return operation
 
     def upload(self, path: str, field: str, name: str, content: bytes) -> Any:
-        """Send a file in a form; what the path answers, from JSON.
+        """Send a file in a form and return the answer, parsed from JSON.
 
         Raises:
-            OperationError: with what the server says, or because there is none.
+            OperationError: with the server's message, or because there is no answer.
         """
         boundary = secrets.token_hex(16)
         head = f'--{boundary}\r\nContent-Disposition: form-data; name="{field}"; filename="{name}"\r\n'
@@ -113,7 +113,7 @@ class RestClient:
 
 
 def refusal(code: int, text: str) -> str:
-    """What a server says with an error code, in one line."""
+    """Return the message of an error response, in one line."""
     try:
         errors = [str(one) for one in json.loads(text)["errors"]]
     except (ValueError, KeyError, TypeError):
@@ -125,7 +125,7 @@ def refusal(code: int, text: str) -> str:
 
 
 def first_line(text: str) -> str:
-    """The line of a traceback or a stack trace that says what happened."""
+    """Return the line of a Python or Java stack trace that states the error."""
     lines = [line for line in text.strip().splitlines() if line.strip()]
     if not lines:
         return text

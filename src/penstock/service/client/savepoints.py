@@ -1,4 +1,4 @@
-"""Savepoints, checkpoints, stopping and cancelling, with the lines that Flink's client prints."""
+"""Savepoints, checkpoints, stopping and cancelling, with the output of Flink's client."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from penstock.base.errors import OperationError
 from penstock.service.client.jobs import ENDED, job_id_of, overview
 from penstock.service.client.rest_client import RestClient
 
-#: How long (s) the workers of a job that was stopped may take to end, and its program after that.
+#: How long (s) a stopped job's workers may take to end, and then its program.
 RELEASE_SECONDS: Final = 60.0
 END_SECONDS: Final = 5.0
 PAUSE_SECONDS: Final = 0.1
@@ -24,12 +24,12 @@ Outcome = dict[str, Any]
 
 
 def say(is_json: bool) -> Say:
-    """Prints lines; says nothing when JSON follows."""
+    """Return a function that prints lines, or discards them if JSON follows."""
     return (lambda line: None) if is_json else click.echo
 
 
 def where_client_stands(path: str | None) -> str | None:
-    """A path as the client means it: a relative one is in the working directory of the command, not of the server."""
+    """Return a path for the server, relative to the working directory of the command, not of the server."""
     return path if path is None or "://" in path or "::" in path else os.path.abspath(path)
 
 
@@ -39,7 +39,7 @@ def stop(
     """Stop a job with a savepoint.
 
     Raises:
-        OperationError: if the job cannot be stopped; it goes on then.
+        OperationError: if the job cannot be stopped; it then goes on.
     """
     job = job_id_of(client, named)
     told(f'{"Draining" if drain else "Suspending"} job "{job}" with a {form} savepoint.')
@@ -61,10 +61,10 @@ def wait_until_released(
     sleep: Callable[[float], None] = time.sleep,
     now: Callable[[], float] = time.monotonic,
 ) -> None:
-    """Return when a job that was stopped has released its workers, and the program that ends with it its port.
+    """Return when a stopped job has released its workers, and a program that ends with it has released its port.
 
-    So the next command can start the job again. A session goes on, and so does a program that runs other jobs, or that
-    has more to do; the latter is waited for `END_SECONDS`.
+    The next command can then start the job again. A session goes on, and so does a program that runs other jobs or has
+    more to do; the latter is given `END_SECONDS`.
     """
     with suppress(OperationError):  # the server has ended
         is_session = client.get("/config")["features"]["web-submit"]
@@ -80,7 +80,7 @@ def savepoint(client: RestClient, named: str, directory: str | None, form: str, 
     """Take a savepoint of a job, which goes on.
 
     Raises:
-        OperationError: if it cannot be taken.
+        OperationError: if the savepoint cannot be taken.
     """
     job = job_id_of(client, named)
     mode = " in detached mode" if detached else ""
@@ -99,7 +99,7 @@ def dispose(client: RestClient, path: str, told: Say) -> Outcome:
     """Delete a savepoint.
 
     Raises:
-        OperationError: if it cannot be deleted.
+        OperationError: if the savepoint cannot be deleted.
     """
     told(f"Disposing savepoint '{path}'.")
     trigger = client.request("POST", "/savepoint-disposal", {"savepoint-path": where_client_stands(path)})["request-id"]
@@ -113,7 +113,7 @@ def checkpoint(client: RestClient, named: str, full: bool, told: Say) -> Outcome
     """Take a checkpoint of a job.
 
     Raises:
-        OperationError: if it cannot be taken.
+        OperationError: if the checkpoint cannot be taken.
     """
     job = job_id_of(client, named)
     told(f"Triggering checkpoint for job {job}.")
@@ -139,7 +139,7 @@ def cancel_with_savepoint(client: RestClient, named: str, directory: str | None,
     """Take a savepoint of a job, and cancel it.
 
     Raises:
-        OperationError: if the savepoint cannot be taken; the job goes on then.
+        OperationError: if the savepoint cannot be taken; the job then goes on.
     """
     job = job_id_of(client, named)
     told('DEPRECATION WARNING: Cancelling a job with savepoint is deprecated. Use "stop" instead.')

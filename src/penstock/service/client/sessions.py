@@ -1,6 +1,6 @@
-"""The sessions of this user on this host: a file each in `~/.penstock/sessions`, held by the session while it lives.
+"""The sessions of this user on this host: one file each in `~/.penstock/sessions`, locked while the session lives.
 
-The file has the session's address and token, and only the user can read it.
+The file contains the session's address and token, and only the user can read it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import msgspec
 
 from penstock.base.errors import OperationError, WrongValueError
 
-#: The name of a session that is given none.
+#: The default name of a session.
 DEFAULT_NAME: Final = "default"
 _NAME: Final = re.compile(r"\w[\w.-]{0,99}")
 
@@ -27,11 +27,11 @@ class KnownSession(msgspec.Struct, frozen=True):
 
     Attributes:
         name: its name on this host.
-        address: of its REST API, such as `http://127.0.0.1:8081`.
-        token: the operator's.
-        process: its process.
+        address: the URL of its REST API, such as `http://127.0.0.1:8081`.
+        token: the operator's token.
+        process: its process id.
         began_ms: when it began (ms since the epoch).
-        log: the file of its output; None where it has a terminal.
+        log: the file of its output; None if it has a terminal.
     """
 
     name: str
@@ -43,15 +43,15 @@ class KnownSession(msgspec.Struct, frozen=True):
 
 
 def directory() -> Path:
-    """Where they are."""
+    """Return the directory of the session files."""
     return Path.home() / ".penstock" / "sessions"
 
 
 def checked_name(name: str) -> str:
-    """A name that a session can have.
+    """Check the name of a session and return it.
 
     Raises:
-        WrongValueError: for another.
+        WrongValueError: if the name is invalid.
     """
     if not _NAME.fullmatch(name):
         raise WrongValueError(f"a session's name has letters, digits, dots and hyphens, not {name[:100]!r}")
@@ -59,7 +59,7 @@ def checked_name(name: str) -> str:
 
 
 class Registration:
-    """The place of one session: taken when it is made, written when the session can be reached.
+    """The registration of a session: reserves its name when created, and is published once the session is reachable.
 
     Raises:
         OperationError: if another session has the name.
@@ -69,7 +69,7 @@ class Registration:
         folder = directory()
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._told = folder / f"{name}.json"
-        # It stays when the session has ended: whoever removed it could remove one that the next session holds.
+        # It stays after the session ends: removing it could remove one that the next session has locked.
         self._held = (folder / f"{name}.held").open("ab")
         if not _lock(self._held):
             self._held.close()
@@ -79,20 +79,20 @@ class Registration:
         self._told.unlink(missing_ok=True)
 
     def tell(self, session: KnownSession) -> None:
-        """Let the commands find it."""
+        """Publish the session, so that the commands find it."""
         partial = self._told.with_suffix(f".{os.getpid()}")
         with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
             file.write(msgspec.json.encode(session))
         partial.rename(self._told)
 
     def end(self) -> None:
-        """Give the name back."""
+        """Release the name."""
         self._told.unlink(missing_ok=True)
         self._held.close()
 
 
 def sessions() -> list[KnownSession]:
-    """Those that live, by name."""
+    """Return the live sessions, by name."""
     found = []
     for told in sorted(directory().glob("*.json")):
         known = _read(told)
@@ -102,7 +102,7 @@ def sessions() -> list[KnownSession]:
 
 
 def is_held(name: str) -> bool:
-    """Whether the session of a name lives."""
+    """Return whether the session of this name is alive."""
     try:
         with (directory() / f"{name}.held").open("ab") as file:
             return not _lock(file)
@@ -111,7 +111,7 @@ def is_held(name: str) -> bool:
 
 
 def session_at(url: str) -> KnownSession | None:
-    """The one that answers at an address; this host has several names."""
+    """Return the session that serves a URL, treating this host's loopback names as equal."""
     with suppress(ValueError):
         asked = urlsplit(url)
         for known in sessions():
@@ -127,7 +127,7 @@ def session_at(url: str) -> KnownSession | None:
 
 
 def _lock(file: BinaryIO) -> bool:
-    """Hold a file until it is closed, or the process ends; False if another process does."""
+    """Lock a file until it is closed or the process ends; return False if another process holds the lock."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -1,1 +1,1 @@
-"""The commands of `penstock`, one a file. Each imports what it needs when it runs, so that all load quickly."""
+"""The commands of `penstock`, one module each. Each imports its dependencies when it runs, so all load quickly."""

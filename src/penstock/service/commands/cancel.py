@@ -1,4 +1,4 @@
-"""`penstock cancel`: end a job at once."""
+"""`penstock cancel`: cancel a job immediately."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from penstock.service.commands.options import as_json, client_of, of_client, pri
 def command(
     job: str | None, directory: str | None, jobmanager: str | None, properties: Sequence[str], is_json: bool
 ) -> None:
-    """Cancel JOB: it ends without a savepoint. JOB is an id, or a name.
+    """Cancel JOB without a savepoint. JOB is an id or a name.
 
-    As in Flink, DIR may be left out when -s comes last but for JOB: the configured directory is taken then.
+    As in Flink, DIR may be left out if -s is the last option before JOB: the configured directory is used then.
     """
     from penstock.service.client.savepoints import cancel, cancel_with_savepoint, say
 

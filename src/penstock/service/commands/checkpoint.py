@@ -15,7 +15,7 @@ from penstock.service.commands.options import as_json, client_of, of_client, pri
 @of_client
 @as_json
 def command(job: str, full: bool, jobmanager: str | None, properties: Sequence[str], is_json: bool) -> None:
-    """Take a checkpoint of JOB now. JOB is an id, or a name."""
+    """Take a checkpoint of JOB now. JOB is an id or a name."""
     from penstock.service.client.savepoints import checkpoint, say
 
     outcome = checkpoint(client_of(jobmanager, properties), job, full, say(is_json))

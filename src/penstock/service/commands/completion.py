@@ -1,4 +1,4 @@
-"""`penstock completion`: what makes a shell complete commands and options."""
+"""`penstock completion`: shell completion of commands and options."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SHELLS = ("bash", "zsh", "fish")
 @click.argument("shell", type=click.Choice(SHELLS))
 @click.pass_context
 def command(ctx: click.Context, shell: str) -> None:
-    """Print the script that makes SHELL complete what follows `penstock`.
+    """Print the script with which SHELL completes commands and options of `penstock`.
 
     bash: eval "$(penstock completion bash)" in ~/.bashrc. zsh: the same in ~/.zshrc. fish: penstock completion fish >
     ~/.config/fish/completions/penstock.fish.

@@ -1,4 +1,4 @@
-"""`penstock config`: which options hold outside of programs, and what one means."""
+"""`penstock config`: the options in effect outside of programs, and the meaning of an option."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from penstock.service.commands.options import as_json, print_json
 @click.option("-D", "properties", multiple=True, metavar="KEY=VALUE", help="Set an option; repeat for more.")
 @as_json
 def command(key: str | None, everything: bool, properties: Sequence[str], is_json: bool) -> None:
-    """Print the options that hold where a program sets none, and where each is from. Secrets are hidden."""
+    """Print the options that apply if a program sets none, and the source of each. Secrets are hidden."""
     from penstock.drivers.settings.explained import effective, explained
     from penstock.service.client.address import options_of, settings_of
 

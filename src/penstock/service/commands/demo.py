@@ -1,4 +1,4 @@
-"""`penstock demo`: a job that loses a worker and still comes out right."""
+"""`penstock demo`: a job that loses a worker and still produces the correct result."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ import click
 @click.option("--limit", type=click.IntRange(1), help="Replay only the first flights of the year, this many.")
 @click.option("--keep", type=click.Path(file_okay=False, path_type=Path), help="Work in this folder and keep it.")
 def command(parallelism: int, target: str, kill: bool, rate: int, limit: int | None, keep: Path | None) -> None:
-    """Replay a year of flights, kill a worker in mid-flight, compare the result with Spark SQL's.
+    """Replay a year of flights, kill a worker in mid-flight, and compare the result with Spark SQL's.
 
-    Ends with 0 only when both answers are equal, a worker really died and the job really restarted.
+    Exits with 0 only if both answers are equal, a worker really died and the job really restarted.
     """
     from rich.console import Console
 

@@ -1,4 +1,4 @@
-"""Groups of commands: loaded when they are called, and with errors in one line."""
+"""Command groups that load their commands on demand, and print errors in one line."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ import click
 from penstock.base.errors import PenstockError
 from penstock.base.secrets import hide
 
-#: What every command takes for help.
+#: The help options of every command.
 HELP = {"help_option_names": ["-h", "--help"]}
 
 
 class Commands(click.Group):
     """A group whose commands are modules with a `command`, imported when one is called or listed.
 
-    What Penstock raises ends the command with 1, after one line on stderr.
+    An error raised by Penstock ends the command with exit code 1, after one line on stderr.
     """
 
     def __init__(self, *args: Any, modules: Mapping[str, str] | None = None, **settings: Any) -> None:
@@ -41,13 +41,13 @@ class Commands(click.Group):
         except PenstockError as error:
             click.echo(hide(f"error: {error}"), err=True)
             sys.exit(1)
-        except BrokenPipeError:  # whoever read the output, such as head, has seen enough
+        except BrokenPipeError:  # the reader of the output, such as head, has closed it
             sys.stderr.close()
             sys.exit(0)
 
 
 class DefaultCommand(click.Group):
-    """A group with one command that is meant when none is named."""
+    """A group with a default command for calls that name none."""
 
     default = ""
 

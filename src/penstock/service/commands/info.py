@@ -1,4 +1,4 @@
-"""`penstock info`: the plan of a program that is not run, or of a job that runs."""
+"""`penstock info`: the plan of a program, without running it, or of a running job."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def command(
     properties: Sequence[str],
     is_json: bool,
 ) -> None:
-    """Show the plan of the program JOB.PY, which is not run, or of the job JOB, named by its id or name.
+    """Show the plan of the program JOB.PY, which is not run, or of the job JOB, given by its id or name.
 
-    A program is executed up to its first job. Options of this command stand before JOB; what follows JOB.PY is for the
+    A program is executed up to its first job. Options of this command go before JOB; arguments after JOB.PY are for the
     program.
     """
     arguments = _arguments_of(job, arguments)
@@ -52,10 +52,10 @@ def command(
 
 
 def _arguments_of(job: str, arguments: Sequence[str]) -> Sequence[str]:
-    """The program's arguments, without a leading `--`.
+    """Return the program's arguments, without a leading `--`.
 
     Raises:
-        UsageError: for an option of this command among them, which the program would get, and for arguments of a job.
+        UsageError: if they include an option of this command, which the program would get, or if JOB is a job.
     """
     if arguments[:1] == ("--",) and job.endswith(".py"):
         return arguments[1:]

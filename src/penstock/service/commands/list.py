@@ -20,7 +20,7 @@ WIDTH = 62
 def command(
     running: bool, scheduled: bool, everything: bool, jobmanager: str | None, properties: Sequence[str], is_json: bool
 ) -> None:
-    """List jobs: those that run and those that have not begun, unless an option says otherwise."""
+    """List running and scheduled jobs, unless an option selects others."""
     from penstock.service.client.jobs import ENDED, line_of, overview
 
     client = client_of(jobmanager, properties)

@@ -1,4 +1,4 @@
-"""`penstock logs`: what a job's driver or a worker logs."""
+"""`penstock logs`: the log of a job's driver or of a worker."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def command(
     properties: Sequence[str],
     is_json: bool,
 ) -> None:
-    """Print the log of JOB: of its driver, or of a worker. JOB is an id, or a name.
+    """Print the log of JOB's driver, or of a worker. JOB is an id or a name.
 
-    Without JOB it is the log of the server. With --json, each line is an object.
+    Without JOB, print the log of the server. With --json, each line is an object.
     """
     from penstock.service.client.logs import LogReader, log_path
 

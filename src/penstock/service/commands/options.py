@@ -1,4 +1,4 @@
-"""Options that many commands take."""
+"""Options that several commands share."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def of_client(function: F) -> F:
-    """Where the server is: `jobmanager` and `properties`."""
+    """Add the options for the server's address: `jobmanager` and `properties`."""
     function = click.option(
         "-D", "properties", multiple=True, metavar="KEY=VALUE", help="Set an option; repeat for more."
     )(function)
@@ -25,12 +25,12 @@ def of_client(function: F) -> F:
 
 
 def as_json(function: F) -> F:
-    """Whether the answer is JSON: `is_json`."""
+    """Add the option for JSON output: `is_json`."""
     return click.option("--json", "is_json", is_flag=True, help="Print JSON, for programs.")(function)
 
 
 def client_of(jobmanager: str | None, properties: Sequence[str]) -> RestClient:
-    """The client of the server that is meant."""
+    """Return a client of the server that the options select."""
     from penstock.service.client.address import address_of, options_of
     from penstock.service.client.rest_client import RestClient
 
@@ -38,5 +38,5 @@ def client_of(jobmanager: str | None, properties: Sequence[str]) -> RestClient:
 
 
 def print_json(value: object) -> None:
-    """A value as indented JSON, on stdout."""
+    """Print a value as indented JSON on stdout."""
     click.echo(json.dumps(value, indent=2, ensure_ascii=False))

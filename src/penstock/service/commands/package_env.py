@@ -1,4 +1,4 @@
-"""`penstock package-env`: one archive of Python and all packages."""
+"""`penstock package-env`: an archive of Python and its packages."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ import click
 def command(output: Path, only: tuple[str, ...], exclude: tuple[str, ...], force: bool) -> None:
     """Pack this Python and its packages into OUTPUT, for executors.
 
-    OUTPUT is environment.tar.gz by default. It holds the interpreter, all packages but PySpark, and Penstock in any
-    case; with --only no packages beside the named ones (repeat the option) and what these need. What is printed tells
-    how Spark hands it to executors on each kind of cluster.
+    OUTPUT is environment.tar.gz by default. It contains the interpreter, all packages except PySpark, and always
+    Penstock; with --only, just the named packages (repeat the option) and their dependencies. The output explains how
+    Spark ships it to executors on each kind of cluster.
     """
     from penstock.service.environment.package import package
 

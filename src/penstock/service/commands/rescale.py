@@ -1,4 +1,4 @@
-"""`penstock rescale`: let vertices of a running job go on at other parallelisms."""
+"""`penstock rescale`: change the parallelism of vertices of a running job."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def command(
     properties: Sequence[str],
     is_json: bool,
 ) -> None:
-    """Let vertices of JOB run at other parallelisms, without losing anything.
+    """Change the parallelism of vertices of JOB, without losing anything.
 
-    JOB is an id, or a name. VERTEX is the id of a vertex, its name, or a part of its name that no other has.
+    JOB is an id or a name. VERTEX is the id of a vertex, its name, or a unique part of its name.
     """
     from penstock.service.client.rescaling import rescale, wanted_of
     from penstock.service.client.savepoints import say

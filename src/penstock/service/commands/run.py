@@ -1,4 +1,4 @@
-"""`penstock run`: a program, with options that it does not set itself."""
+"""`penstock run`: run a program, with options that it does not set itself."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from penstock.service.client.address import Address
     from penstock.service.program.spec import ProgramSpec
 
-#: Options of the command line that say where the session is, and are not for its programs.
+#: Prefixes of command line options that locate the session; they are not for its programs.
 OF_THE_CLIENT = ("rest.", "penstock.rest.", "security.ssl.rest.")
-#: Options with paths, which the client names from where it stands; a session's program has another directory.
+#: Options with paths. The client makes them absolute, because a session's program has another working directory.
 PATHS_OF_THE_CLIENT = {
     "execution.checkpointing.dir",
     "execution.checkpointing.savepoint-dir",
@@ -50,9 +50,9 @@ _ARGUMENTS = {"ignore_unknown_options": False, "allow_interspersed_args": False}
 @click.option("--log-dir", metavar="DIR", help="Where a detached program's output goes.")
 @as_json
 def command(script: str | None, arguments: Sequence[str], detached: bool, is_json: bool, **given: Any) -> None:
-    """Run the program JOB.PY with ARGUMENTS, as python does; options that it does not set come from here.
+    """Run the program JOB.PY with ARGUMENTS, as python does. The options apply unless the program sets them.
 
-    Options of penstock stand before JOB.PY, those of the program behind it. Ends as the program does.
+    Options of penstock go before JOB.PY, those of the program after it. Exits as the program does.
     """
     from penstock.service.client.address import address_of, options_of, settings_of
     from penstock.service.client.savepoints import where_client_stands
@@ -105,7 +105,7 @@ def command(script: str | None, arguments: Sequence[str], detached: bool, is_jso
 
 
 def _submit(spec: ProgramSpec, address: Address, detached: bool, is_json: bool) -> None:
-    """Give a program to a session; attached, end as it does."""
+    """Submit a program to a session; if attached, exit as it does."""
     from penstock.service.client.rest_client import RestClient
     from penstock.service.session.submitting import SubmittedProgram
 

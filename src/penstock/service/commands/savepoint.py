@@ -1,4 +1,4 @@
-"""`penstock savepoint`: take one, dispose of one, or look into one."""
+"""`penstock savepoint`: take, dispose of, or inspect a savepoint."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class _Savepoint(DefaultCommand):
 
 @click.group("savepoint", cls=_Savepoint)
 def command() -> None:
-    """Take a savepoint (savepoint JOB [DIR]), dispose of one (-d PATH), or show what is in one (show PATH)."""
+    """Take a savepoint (savepoint JOB [DIR]), dispose of one (-d PATH), or show its contents (show PATH)."""
 
 
 @command.command("trigger")
@@ -38,7 +38,7 @@ def trigger(
     properties: Sequence[str],
     is_json: bool,
 ) -> None:
-    """Take a savepoint of JOB in DIRECTORY, or dispose of one. JOB is an id, or a name."""
+    """Take a savepoint of JOB in DIRECTORY, or dispose of one. JOB is an id or a name."""
     from penstock.service.client.savepoints import dispose, savepoint, say
 
     if (job is None) == (path is None):

@@ -1,4 +1,4 @@
-"""`penstock session`: a process that takes programs from others."""
+"""`penstock session`: a process that runs programs submitted to it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from penstock.service.commands.options import as_json, print_json
 
 @click.group("session", context_settings=HELP)
 def command() -> None:
-    """Start, list and stop sessions. penstock run -m HOST:PORT gives one a program."""
+    """Start, list and stop sessions. Submit a program with penstock run -m HOST:PORT."""
 
 
 @command.command("start")
@@ -34,7 +34,7 @@ def start(
     log_dir: str | None,
     is_json: bool,
 ) -> None:
-    """Start a session, with one Spark session that its programs share, and one REST API."""
+    """Start a session with one REST API and one Spark session, which its programs share."""
     from penstock.base.options import REST_PORT
     from penstock.service.client.address import options_of
     from penstock.service.client.sessions import DEFAULT_NAME, checked_name
@@ -80,7 +80,7 @@ def list_sessions(is_json: bool) -> None:
 @click.option("-D", "properties", multiple=True, metavar="KEY=VALUE", help="Set an option; repeat for more.")
 @as_json
 def stop_session(session: str, properties: Sequence[str], is_json: bool) -> None:
-    """Stop a session: its jobs are cancelled, and come back in no other."""
+    """Stop a session. Its jobs are cancelled, and no other session resumes them."""
     from penstock.service.client.address import options_of
     from penstock.service.session.launch import stop
 

@@ -1,4 +1,4 @@
-"""`penstock sim`: simulated clusters, one a seed."""
+"""`penstock sim`: simulated clusters, one per seed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import click
 )
 @click.pass_context
 def command(ctx: click.Context) -> None:
-    """Run simulated clusters, one a seed, and check what is promised; what penstock-sim does."""
+    """Run simulated clusters, one per seed, and check Penstock's guarantees, as penstock-sim does."""
     from penstock.drivers.simulation.command.cli import main
 
     main.main(ctx.args, prog_name="penstock sim")

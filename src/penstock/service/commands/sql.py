@@ -22,8 +22,8 @@ def command(
 ) -> None:
     """Run SQL: at a prompt, from a file, or from standard input.
 
-    Ends with 1 at the first statement of a file that fails. Jobs live in this process: a file ends when all jobs have
-    that it has started.
+    Exits with 1 at the first statement of a file that fails. Jobs run in this process: after the last statement of a
+    file, it waits for all jobs that the file started.
     """
     from penstock.service.sql_shell.command import ShellOptions, run_shell
 

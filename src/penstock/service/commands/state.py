@@ -1,4 +1,4 @@
-"""`penstock state`: what savepoints and checkpoints hold."""
+"""`penstock state`: the contents of savepoints and checkpoints."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from penstock.service.program.consoles import result_console
 
 @click.group("state")
 def command() -> None:
-    """Look into savepoints and retained checkpoints, without a job."""
+    """Inspect savepoints and retained checkpoints, without a job."""
 
 
 @command.command("show")
@@ -21,8 +21,8 @@ def command() -> None:
 def show(path: str, count: bool, is_json: bool) -> None:
     """List the operators and states of the savepoint or checkpoint in the directory PATH (H5).
 
-    Without --count only its metadata is read. Counting unpickles keys, which runs code that they name: count only what
-    you trust.
+    Without --count, only its metadata is read. Counting unpickles keys, which runs code that they name: count only
+    trusted savepoints.
     """
     import sys
 
@@ -49,7 +49,7 @@ def show(path: str, count: bool, is_json: bool) -> None:
 def list_(directory: str, is_json: bool) -> None:
     """List the savepoints and checkpoints below DIRECTORY, the newest last.
 
-    DIRECTORY is that of savepoints, or of checkpoints, or of the checkpoints of one job.
+    DIRECTORY contains savepoints, checkpoints, or the checkpoints of one job.
     """
     from penstock.service.stored.listing import stored, table_of
 

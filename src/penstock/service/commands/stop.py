@@ -27,7 +27,7 @@ def command(
     properties: Sequence[str],
     is_json: bool,
 ) -> None:
-    """Stop JOB with a savepoint, from which it can go on. JOB is an id, or a name."""
+    """Stop JOB with a savepoint, from which it can be resumed. JOB is an id or a name."""
     from penstock.service.client.savepoints import say, stop
 
     client = client_of(jobmanager, properties)

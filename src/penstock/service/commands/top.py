@@ -1,4 +1,4 @@
-"""`penstock top`: a job at a glance, live."""
+"""`penstock top`: a live overview of a job."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def command(
 ) -> None:
     """Watch JOB: rates, busy, back-pressured and idle time, watermarks, checkpoints. Ctrl-C ends it.
 
-    JOB is an id, or a name. Without it, the one job that runs.
+    JOB is an id or a name. The default is the only running job.
     """
     from penstock.service.client.jobs import ENDED, job_id_of, only_running
     from penstock.service.top.sample import sample

@@ -1,4 +1,4 @@
-"""`penstock try`: servers to try Penstock with."""
+"""`penstock try`: servers for trying out Penstock."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ _PORT: Final = click.IntRange(1, 65_535)
 
 @click.group("try")
 def command() -> None:
-    """Run a server to try Penstock with, until Ctrl-C."""
+    """Run a server for trying out Penstock, until Ctrl-C."""
 
 
 @command.command("kafka")
 @click.option("--port", type=_PORT, default=9092, show_default=True, help="Of 127.0.0.1.")
 def kafka(port: int) -> None:
-    """Run Kafka: one broker, which makes topics as they are written to.
+    """Run Kafka: one broker, which creates topics on first use.
 
-    It needs Java. The first time it fetches Kafka from Maven Central into the user's cache.
+    It needs Java. On the first run, it downloads Kafka from Maven Central into the user's cache.
     """
     from rich.console import Console
 
@@ -31,9 +31,9 @@ def kafka(port: int) -> None:
 @command.command("postgres")
 @click.option("--port", type=_PORT, default=5433, show_default=True, help="Of 127.0.0.1.")
 def postgres(port: int) -> None:
-    """Run PostgreSQL, with a superuser `postgres` who needs no password.
+    """Run PostgreSQL with a superuser `postgres` that needs no password.
 
-    It takes the programs of a PostgreSQL that is installed, and says how to get one if there is none.
+    It uses an installed PostgreSQL. If PostgreSQL is missing, it explains how to install it.
     """
     from rich.console import Console
 

@@ -1,4 +1,4 @@
-"""Files as a compressed tar, which is there only when it is whole. The same files give the same bytes."""
+"""Writes files into a compressed tar, which appears only when it is complete. The same files produce the same bytes."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from typing import Final
 from penstock.base.errors import OperationError, ResourceError, WrongValueError
 from penstock.service.environment.placed import Placed
 
-#: Spark tells by its ending how an archive is unpacked.
+#: Spark chooses how to unpack an archive by these file extensions.
 ENDINGS: Final = (".tar.gz", ".tgz")
-#: A middle between the time to pack and the time to send.
+#: A compromise between packing time and transfer time.
 COMPRESSION: Final = 4
 
 
 def check_output(output: Path, force: bool) -> None:
-    """Raise what speaks against writing there, before any work is done.
+    """Check that the archive may be written there, before any work is done.
 
     Raises:
         WrongValueError: if Spark would not unpack an archive of this name.
-        OperationError: if there is a file already, and `force` is not set.
+        OperationError: if the file already exists and `force` is not set.
     """
     if not output.name.endswith(ENDINGS):
         raise WrongValueError(f"{output} is no name for the archive: Spark unpacks it only if it ends in .tar.gz")
@@ -34,16 +34,16 @@ def check_output(output: Path, force: bool) -> None:
 
 
 def write(output: Path, files: Iterable[Placed], links: Mapping[str, str], programs: Mapping[str, str]) -> int:
-    """Write the archive; returns the bytes of its files when unpacked.
+    """Write the archive; return the total size of its unpacked files in bytes.
 
     Args:
-        output: the archive's path; a file that is there is replaced.
-        files: what goes in; of two with one place the first.
-        links: symbolic links, and what they lead to.
-        programs: scripts, and their text.
+        output: the archive's path; an existing file is replaced.
+        files: the files to add; if two have the same target, the first wins.
+        links: symbolic links and their destinations.
+        programs: scripts and their text.
 
     Raises:
-        ResourceError: if the file system does not take it.
+        ResourceError: if the file cannot be written.
     """
     unpacked = 0
     try:
@@ -75,13 +75,13 @@ def write(output: Path, files: Iterable[Placed], links: Mapping[str, str], progr
 
 
 def _add(archive: tarfile.TarFile, source: Path, target: str) -> int:
-    """One file, with neither its owner nor, but for whether it can be run, its permissions; returns its bytes."""
+    """Add a file without its owner, keeping only whether it is executable; return its size in bytes."""
     about = archive.gettarinfo(source, target)
     about.uid = about.gid = 0
     about.uname = about.gname = ""
-    about.mtime = int(about.mtime)  # a compiled module names the time of its source, in whole seconds
+    about.mtime = int(about.mtime)  # a compiled module records the time of its source in whole seconds
     about.mode = 0o755 if about.mode & 0o111 else 0o644
-    if not about.isreg():  # a second name of a file that is there already
+    if not about.isreg():  # a hard link to a file that is already in the archive
         about.type, about.linkname = tarfile.REGTYPE, ""
         about.size = source.stat().st_size
     with source.open("rb") as content:

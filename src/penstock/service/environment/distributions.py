@@ -1,4 +1,4 @@
-"""Which packages go into the archive, and their files."""
+"""The packages that go into the archive, and their files."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from penstock.base.errors import OperationError, UnknownNameError
 from penstock.service.environment.placed import PACKAGES, Placed, tree, with_bytecode
 
 OWN: Final = "penstock"
-#: Spark has its own, of its own release.
+#: Spark provides these packages itself, in its own version.
 SPARKS: Final = frozenset({"py4j", "pyspark"})
-#: They install packages, and nothing on an executor does.
+#: These install packages, which executors never do.
 INSTALLERS: Final = frozenset({"pip", "uv"})
 _NAME: Final = re.compile(r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)")
 
 
 def normal(name: str) -> str:
-    """A distribution's name as it is compared."""
+    """Return the normalized name of a distribution, for comparisons."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def installed() -> dict[str, Distribution]:
-    """All distributions that this Python finds, by their names; of two with one name the one that it imports."""
+    """Return all distributions that this Python finds, by name; of duplicates, the one that it imports."""
     found: dict[str, Distribution] = {}
     for one in distributions():
         if (name := one.metadata["Name"]) is not None:
@@ -37,12 +37,12 @@ def installed() -> dict[str, Distribution]:
 
 
 def chosen(only: Iterable[str], exclude: Iterable[str], among: dict[str, Distribution]) -> dict[str, Distribution]:
-    """The distributions that go into the archive; Penstock does.
+    """Return the distributions that go into the archive, always including Penstock.
 
     Args:
-        only: no others than these and what they need; all if empty.
-        exclude: not these.
-        among: what is installed.
+        only: include only these and their dependencies; all distributions if empty.
+        exclude: leave these out.
+        among: the installed distributions.
 
     Raises:
         UnknownNameError: if a name is not installed.
@@ -63,7 +63,10 @@ def _known(name: str, among: Collection[str]) -> str:
 
 
 def _closure(names: set[str], among: dict[str, Distribution]) -> set[str]:
-    """These and all that they need. What is installed is needed whatever the marker says, unless it is for an extra."""
+    """Return these distributions and all their dependencies.
+
+    An installed dependency is included whatever its marker says, unless it belongs to an extra.
+    """
     todo, found = list(names), set[str]()
     while todo:
         if (name := todo.pop()) in found or name not in among:
@@ -77,10 +80,10 @@ def _closure(names: set[str], among: dict[str, Distribution]) -> set[str]:
 
 
 def files_of(name: str, distribution: Distribution) -> Iterator[Placed]:
-    """Its files; for Penstock those that this process runs, even if it is installed from its source.
+    """Yield the distribution's files; for Penstock, the files of this process, even if it is installed from source.
 
     Raises:
-        OperationError: if it is not known which they are; the text says what to do.
+        OperationError: if the files are unknown; the message says what to do.
     """
     editable = is_editable(distribution)
     if editable and name != OWN:
@@ -104,13 +107,16 @@ def files_of(name: str, distribution: Distribution) -> Iterator[Placed]:
 
 
 def is_editable(distribution: Distribution) -> bool:
-    """Whether it is installed as a reference to its source."""
+    """Return whether the distribution is installed as a reference to its source (editable mode)."""
     given = json.loads(distribution.read_text("direct_url.json") or "{}")
     return bool(given.get("dir_info", {}).get("editable"))
 
 
 def _target(path: PurePosixPath, source: Path) -> str | None:
-    """Where a file goes: data beside the packages keep their place; scripts, which name their Python, go nowhere."""
+    """Return a file's path in the archive, or None for scripts, which name their Python.
+
+    Data files next to the packages keep their place.
+    """
     if ".." not in path.parts:
         return f"{PACKAGES}/{path}"
     place, prefix = Path(source.parent.resolve(), source.name), Path(sys.prefix).resolve()

@@ -1,4 +1,4 @@
-"""The interpreter as it goes into the archive: its program and its standard library."""
+"""The interpreter in the archive: its executable and its standard library."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from typing import Final
 from penstock.base.errors import OperationError
 from penstock.service.environment.placed import LIBRARY, Placed, tree
 
-#: What no executor needs of the standard library; packages are placed by distribution.
+#: Parts of the standard library that no executor needs; packages are added by distribution.
 LEFT_OUT: Final = ("dist-packages", "ensurepip", "idlelib", "site-packages", "test", "turtledemo")
 NAME: Final = LIBRARY.rpartition("/")[2]
-#: Links in the archive, and what they lead to. Debian's Python looks for packages in `dist-packages` instead.
+#: Links in the archive and their destinations. Debian's Python looks for packages in `dist-packages` instead.
 LINKS: Final = {"bin/python3": "python", f"{LIBRARY}/dist-packages": "site-packages"}
-#: What `bin/python` is, so that an interpreter which is mostly a library finds that, wherever the archive is unpacked.
+#: The script `bin/python`. With it, an interpreter that is mostly a shared library finds that library wherever the
+#: archive is unpacked.
 LAUNCHER: Final = f"""#!/bin/sh
 folder=$(dirname "$(readlink -f "$0")")
 export LD_LIBRARY_PATH="${{folder%/bin}}/lib${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}"
@@ -26,10 +27,10 @@ exec "$folder/{NAME}" "$@"
 
 
 def interpreter() -> Iterator[Placed]:
-    """The files of this interpreter.
+    """Yield the files of this interpreter.
 
     Raises:
-        OperationError: if it would not run from another folder; the text says what to do instead.
+        OperationError: if it would not run from another folder; the message says what to do instead.
     """
     base = Path(sys.base_prefix)
     if (base / "conda-meta").is_dir():
@@ -68,7 +69,7 @@ def _shared_library(base: Path) -> Iterator[Placed]:
 
 
 def described() -> str:
-    """What machines can run it, in a few words."""
+    """Describe in a few words which machines can run this Python."""
     libc, version = platform.libc_ver()
     needs = f", {libc} {version} or newer" if libc else ""
     return f"Python {platform.python_version()} for {sysconfig.get_platform()}{needs}"

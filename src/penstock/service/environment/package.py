@@ -1,4 +1,4 @@
-"""Makes the archive, and says what it holds and how it is used."""
+"""Builds the archive, and describes its contents and use."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MIB = 1 << 20
 
 @dataclass(frozen=True)
 class Package:
-    """An archive that was made. Sizes are in bytes; `packages`: names with versions."""
+    """A finished archive. Sizes are in bytes; `packages` are names with versions."""
 
     path: Path
     size_bytes: int
@@ -26,7 +26,7 @@ class Package:
     packages: tuple[str, ...]
 
     def report(self) -> Iterator[str]:
-        """The lines that say what it is, and how Spark gives it to executors."""
+        """Yield lines that describe the archive and the commands with which Spark sends it to executors."""
         sizes = f"{self.size_bytes / MIB:,.1f} MiB, {self.unpacked_bytes / MIB:,.1f} MiB unpacked"
         yield f"{self.path}: {sizes}, {described()}"
         yield f"{len(self.packages)} packages: {', '.join(self.packages)}"
@@ -38,16 +38,16 @@ class Package:
 
 
 def package(output: Path, only: Sequence[str], exclude: Sequence[str], force: bool) -> Package:
-    """Make the archive of this process's Python and packages.
+    """Build an archive of this process's Python and packages.
 
     Args:
-        output: the file that is to be written.
-        only: no other distributions than these, Penstock, and what they need; all if empty.
-        exclude: distributions that are left out.
-        force: whether a file that is there is replaced.
+        output: the file to write.
+        only: include only these distributions, Penstock, and their dependencies; all distributions if empty.
+        exclude: distributions to leave out.
+        force: whether to replace an existing file.
 
     Raises:
-        PenstockError: if it cannot be made; the text says what to do.
+        PenstockError: if the archive cannot be built; the message says what to do.
     """
     check_output(output, force)
     distributions = chosen(only, exclude, installed())

@@ -1,4 +1,4 @@
-"""Files, and where they go in the archive."""
+"""Files and their places in the archive."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
-#: The library's folder in the archive; an interpreter finds it from its own place in `bin`.
+#: The library's folder in the archive; an interpreter finds it relative to its own place in `bin`.
 LIBRARY: Final = f"{sys.platlibdir}/python{sys.version_info[0]}.{sys.version_info[1]}"
 PACKAGES: Final = f"{LIBRARY}/site-packages"
 
 
 class Placed(NamedTuple):
-    """One file: where it is, and where it goes in the archive."""
+    """A file and its place in the archive."""
 
     source: Path
     target: str
 
 
 def with_bytecode(source: Path, target: str) -> Iterator[Placed]:
-    """A file, and its compiled form if there is one: executors then need not compile what they import."""
+    """Yield a file and, if it exists, its compiled form, so that executors need not compile their imports."""
     yield Placed(source, target)
     if source.suffix == ".py":
         compiled = Path(importlib.util.cache_from_source(str(source)))
@@ -31,7 +31,10 @@ def with_bytecode(source: Path, target: str) -> Iterator[Placed]:
 
 
 def tree(folder: Path, target: str, without: Collection[str] = ()) -> Iterator[Placed]:
-    """All files below a folder but for entries of it with these names; what is compiled only if its source is there."""
+    """Yield all files below a folder, except the folder's entries with the given names.
+
+    Compiled files are included only if their source exists.
+    """
     for entry in sorted(folder.iterdir()):
         if entry.name in without or entry.name == "__pycache__":
             continue

@@ -1,4 +1,4 @@
-"""The commands with which Spark gives an archive to its executors."""
+"""The commands with which Spark sends an archive to its executors."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ import shlex
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-#: Where executors find the archive's content, in their working directory.
+#: Where executors find the archive's contents, in their working directory.
 FOLDER: Final = "environment"
 PYTHON: Final = f"./{FOLDER}/bin/python"
 
 
 def submit_commands(archive: str, program: str, driver_python: str) -> Mapping[str, list[str]]:
-    """The words of a command for each manager of clusters.
+    """Return the words of the command for each cluster manager.
 
     Args:
-        archive: its path.
+        archive: the archive's path.
         program: the script.
-        driver_python: the Python of the driver where that runs on this machine.
+        driver_python: the driver's Python, for a driver on this machine.
     """
     use = [
         *("--archives", f"{archive}#{FOLDER}"),
         *_conf("spark.pyspark.python", PYTHON),
-        # It forks workers that have loaded Penstock, which now is on all machines.
+        # This daemon forks workers that have loaded Penstock, which is now on all machines.
         *_conf("spark.python.daemon.module", "penstock.drivers.spark.daemon"),
     ]
     here = _conf("spark.pyspark.driver.python", driver_python)
@@ -47,7 +47,7 @@ def _conf(key: str, value: str) -> list[str]:
 
 
 def as_shown(words: list[str]) -> Iterator[str]:
-    """The lines of a command as a shell takes them, an option in each."""
+    """Yield the lines of a command for a shell, one option per line."""
     line = words[0]
     for index, word in enumerate(words[1:], 1):
         if word.startswith("--") or index == len(words) - 1:

@@ -1,5 +1,5 @@
-"""Programs that `penstock run` starts: from its options to a process, and what that process says of its jobs.
+"""Programs that `penstock run` starts: from the options to a process, and that process's reports on its jobs.
 
-A program runs as `python job.py` would: it is `__main__`, in a process of its own, with its own arguments. Its options
-come to it as the environment's defaults (`penstock.drivers.settings.defaults`), so the program itself is unchanged.
+A program runs as with `python job.py`: it is `__main__`, in its own process, with its own arguments. The options reach
+it as the environment's defaults (`penstock.drivers.settings.defaults`), so the program itself is unchanged.
 """

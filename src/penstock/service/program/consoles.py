@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from rich.console import Console
 
-#: Characters of a line where no terminal is. Tables take only the width that they need.
+#: The line width (characters) without a terminal. Tables use only the width that they need.
 _PIPED_WIDTH: Final = 2_000
 
 
 def result_console() -> Console:
-    """The console for tables and pictures on stdout, which are not cut where they go into a file or a pipe."""
+    """Return the console for tables and pictures on stdout; it does not truncate them in a file or a pipe."""
     from rich.console import Console
 
     console = Console()

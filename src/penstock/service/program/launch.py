@@ -1,4 +1,4 @@
-"""Starts a program: in place of this process, or detached from it."""
+"""Starts a program, either in place of this process or detached from it."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ from penstock.drivers.program_output import OUTPUT_VARIABLE
 from penstock.service.program.reports import REPORT_VARIABLE
 from penstock.service.program.spec import ProgramSpec
 
-#: Where the output of detached programs goes, unless the variable or the command line names a place.
+#: The default directory for the output of detached programs; the variable and the command line override it.
 LOG_DIRECTORY: Final = Path("~/.penstock/logs")
 LOG_VARIABLE: Final = "PENSTOCK_LOG_DIR"
-#: How much (characters) of the output is told when a program ends before it has begun a job.
+#: How much output (characters) to show when a program ends before it has started a job.
 OUTPUT_TOLD: Final = 2_000
 
 
 def run_attached(spec: ProgramSpec) -> None:
-    """Become the program. Returns only by an error of the operating system."""
+    """Replace this process with the program. Returns only through an error of the operating system."""
     sys.stdout.flush()
     command = spec.command()
     os.execvpe(command[0], command, spec.environment(os.environ))
 
 
 def run_detached(spec: ProgramSpec, log: Path, told: Callable[[dict[str, Any]], None]) -> int:
-    """Start the program in a session of its own, and wait until it has begun its first job.
+    """Start the program in its own session, and wait until it has started its first job.
 
     Returns:
         The id of its process.
 
     Raises:
-        OperationError: if it ends before it has begun a job, or its job cannot begin from the savepoint; the
+        OperationError: if it ends before it has started a job, or its job cannot start from the savepoint; the
             message has the reason.
     """
     with started_detached(spec.command(), spec.environment(os.environ), log) as (process, reports):
@@ -54,7 +54,7 @@ def run_detached(spec: ProgramSpec, log: Path, told: Callable[[dict[str, Any]], 
 
 
 def end_of_log(log: Path) -> str:
-    """What was printed last."""
+    """Return the end of the output."""
     return log.read_text(errors="replace")[-OUTPUT_TOLD:].strip()
 
 
@@ -62,7 +62,7 @@ def end_of_log(log: Path) -> str:
 def started_detached(
     command: Sequence[str], environment: Mapping[str, str], log: Path
 ) -> Iterator[tuple[subprocess.Popen[bytes], Iterator[dict[str, Any]]]]:
-    """Start a process in a session of its own; it, and what it reports until it ends or closes its reports."""
+    """Start a process in its own session; yield it and its reports, until it ends or closes them."""
     log.parent.mkdir(parents=True, exist_ok=True)
     reader, writer = os.pipe()
     more = {REPORT_VARIABLE: str(writer), OUTPUT_VARIABLE: str(log.absolute())}
@@ -72,7 +72,7 @@ def started_detached(
 
 
 def log_file(name: str, directory: str | None) -> Path:
-    """Where a program's output goes: a file of its own for each start."""
+    """Return the file for a program's output, a new one for each start."""
     place = Path(directory or os.environ.get(LOG_VARIABLE) or LOG_DIRECTORY).expanduser()
     plain = re.sub(r"[^\w.-]+", "-", Path(name).stem) or "program"
     return place / f"{plain}-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.log"

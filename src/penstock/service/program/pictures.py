@@ -1,4 +1,4 @@
-"""A plan of the REST API, or of `get_execution_plan`, as a picture in the terminal or a file."""
+"""Draws a plan of the REST API, or of `get_execution_plan`, in the terminal or a file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _BREAK: Final = "<br/>"
 
 
 def picture(plan: Mapping[str, Any]) -> Tree:
-    """A tree from the sinks up: what each node reads is below it. A node that several read is told in full once."""
+    """Return a tree from the sinks up, each node's inputs below it. A node with several readers is expanded once."""
     nodes = {str(node["id"]): node for node in plan["nodes"]}
     read = {source for node in nodes.values() for source, _ in inputs_of(node)}
     root = Tree(Text(str(plan.get("name") or "plan"), "bold"))
@@ -28,13 +28,13 @@ def picture(plan: Mapping[str, Any]) -> Tree:
 
 
 def inputs_of(node: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """The ids of the nodes that one reads, each with how records come from it."""
+    """Return the ids of a node's inputs, each with how records come from it."""
     found = node.get("inputs") or node.get("predecessors") or []
     return [(str(one["id"]), str(one.get("ship_strategy") or "FORWARD")) for one in found]
 
 
 def label_of(node: Mapping[str, Any]) -> str:
-    """A node's name."""
+    """Return a node's name."""
     return str(node.get("description") or node.get("contents") or node.get("type")).replace(_BREAK, " ").strip()
 
 
@@ -57,7 +57,7 @@ def written(plan: Mapping[str, Any], output: Path) -> None:
     """Write a job's plan as Mermaid or JSON.
 
     Raises:
-        WrongValueError: if the file has another ending.
+        WrongValueError: if the file has another extension.
     """
     if output.suffix in (".mmd", ".mermaid"):
         output.write_text(mermaid(plan))
@@ -68,7 +68,7 @@ def written(plan: Mapping[str, Any], output: Path) -> None:
 
 
 def mermaid(plan: Mapping[str, Any]) -> str:
-    """A Mermaid flowchart."""
+    """Return the plan as a Mermaid flowchart."""
     numbers = {str(node["id"]): number for number, node in enumerate(plan["nodes"])}
     lines = ["flowchart LR"]
     for node in plan["nodes"]:

@@ -1,4 +1,4 @@
-"""Plans of programs: in a process that comes to the program's first job and no further."""
+"""Shows the plan of a program, using a process that stops at the program's first job."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def show_program(
     """Print or draw a program's plan. Returns the exit code.
 
     Raises:
-        WrongValueError: if the file to draw into has another ending.
-        MissingPathError: if there is no such program.
+        WrongValueError: if the output file has another extension.
+        MissingPathError: if the program does not exist.
     """
     if output is not None and output.suffix not in _FORMS:
         raise WrongValueError(f"-o draws .svg, .mmd (Mermaid) or .json, not {output.name}")

@@ -1,7 +1,7 @@
-"""The progress of bounded jobs, as a bar on stderr: how many of their tasks have ended, and what they have read.
+"""The progress of bounded jobs, as a bar on stderr: how many of their tasks have ended, and how much they have read.
 
-How much there is to read nobody knows before, so the bar counts tasks. It looks at the job twice a second, from a
-thread of its own, and is there only at a terminal.
+The total amount to read is not known in advance, so the bar counts tasks. It polls the job twice a second in its own
+thread, and appears only at a terminal.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ INTERVAL_SECONDS: Final = 0.5
 
 
 def is_bounded(graph: JobGraph) -> bool:
-    """Whether all that a job reads ends."""
+    """Return whether all sources of a job are bounded."""
     sources = [source for vertex in graph.vertices for source in vertex.sources.values()]
     return all(source.boundedness is Boundedness.BOUNDED for source in sources)
 
 
 def tasks_and_records(view: JobView) -> tuple[int, int, int]:
-    """How many tasks of a job have ended, how many there are, and how many records its sources have read."""
+    """Return how many tasks of a job have ended, how many there are, and how many records its sources have read."""
     subtasks = [subtask for vertex in view.vertices for subtask in vertex.subtasks]
     ended = sum(subtask.state is not None and subtask.state.name == "FINISHED" for subtask in subtasks)
     read = sum(
@@ -45,7 +45,7 @@ class ProgressLines:
     """A bar for each bounded job."""
 
     def on_job(self, job: RunningJob, graph: JobGraph, configuration: Configuration) -> None:
-        """A job has begun."""
+        """Show a bar for a job that has started, if it is bounded."""
         if is_bounded(graph):
             threading.Thread(target=self._show, args=(job, graph.name), name="penstock-progress", daemon=True).start()
 

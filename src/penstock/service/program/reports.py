@@ -1,4 +1,4 @@
-"""What a program's process says of its jobs: as Flink's client prints it, or as lines of JSON for who started it."""
+"""A process's reports on its jobs: as Flink's client prints them, or as JSON lines for the parent process."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from penstock.core.graph.job_graph import JobGraph
 from penstock.core.graph.states import ExecutionState
 from penstock.drivers.running_job import RunningJob
 
-#: The variable of the environment with the number of the file that reports go to, one JSON object a line.
+#: The environment variable with the file descriptor for reports, one JSON object per line.
 REPORT_VARIABLE: Final = "PENSTOCK_REPORT_FD"
 
-#: How long (s) a program's end waits for those who have begun an operation and not asked for its outcome yet.
+#: How long (s) a program that ends waits for clients that have started an operation and not yet fetched its outcome.
 LINGER_SECONDS: Final = 5.0
-#: How long (s) a job that begins from a savepoint may take before it counts as submitted: it may wait for workers.
+#: How long (s) a job may take to start from a savepoint before it counts as submitted: it may wait for workers.
 RESTORE_SECONDS: Final = 60.0
 RESTORE_PAUSE_SECONDS: Final = 0.1
 PAUSE_SECONDS: Final = 0.1
@@ -36,7 +36,7 @@ Event = dict[str, Any]
 
 
 class Reports:
-    """Hears of each job that begins and ends, and tells it once."""
+    """Observes each job that starts and ends, and reports it once."""
 
     def __init__(self, tell: Callable[[Event], None]) -> None:
         self._tell = tell
@@ -46,7 +46,7 @@ class Reports:
         self._address: str | None = None
 
     def on_job(self, job: RunningJob, graph: JobGraph, configuration: Configuration) -> None:
-        """A job has begun."""
+        """Report a job that has started."""
         address = rest_address()
         if address is not None and address != self._address:
             self._address = address
@@ -67,7 +67,7 @@ class Reports:
         result.add_done_callback(lambda _: self._on_end(job))
 
     def _tell_restored(self, job: RunningJob, submitted: Event) -> None:
-        """Report a job that begins from a savepoint when all its tasks have accepted their state, or its failure."""
+        """Report a job that starts from a savepoint once all its tasks have accepted their state, or its failure."""
         result = job.get_job_execution_result()
         until = time.monotonic() + RESTORE_SECONDS
         while not result.done() and time.monotonic() < until and not has_restored(job):
@@ -79,9 +79,9 @@ class Reports:
             self._tell({"event": "refused", "job": submitted["job"], "reason": hide(str(failure))})
 
     def finish(self) -> None:
-        """The program has ended: tell of jobs that have, too, though their callbacks may still be on their way.
+        """Report the jobs that have ended by the end of the program, even if their callbacks are still pending.
 
-        Returns when all is told: a thread that still prints while the interpreter ends would make it abort.
+        Returns when all is reported: a thread that still prints while the interpreter exits would make it abort.
         """
         with self._lock:
             ended = [job for job, result in self._running.items() if result.done()]
@@ -100,7 +100,7 @@ class Reports:
             result = self._running.pop(job, None)
             if result is not None and not result.cancelled() and result.exception() is None:
                 self._tell_end(job, result.result())
-            # otherwise the program raises it
+            # otherwise the program raises the error
 
     def _tell_end(self, job: RunningJob, outcome: JobExecutionResult) -> None:
         accumulators = outcome.get_all_accumulator_results()
@@ -115,7 +115,7 @@ class Reports:
 
 
 def has_restored(job: RunningJob) -> bool:
-    """Whether all tasks of a job have begun from its checkpoint: until then an operator may refuse its state."""
+    """Return whether all tasks have started from the job's checkpoint; until then an operator may reject its state."""
     asked = job.get_view()
     wait([asked], RESTORE_PAUSE_SECONDS)
     view = job.last_view()
@@ -125,23 +125,23 @@ def has_restored(job: RunningJob) -> bool:
         view = asked.result()
     tasks = [subtask for vertex in view.vertices for subtask in vertex.subtasks]
     begun = (ExecutionState.RUNNING, ExecutionState.FINISHED)
-    if any(task.state is None for task in tasks) or not tasks:  # an epoch or a batch has tasks of the engine
+    if any(task.state is None for task in tasks) or not tasks:  # in epochs and batches, the engine's tasks do the work
         return view.status is JobStatus.RUNNING
     return all(any(state in begun for state, _ in task.since_ms) for task in tasks)
 
 
 def rest_address() -> str | None:
-    """Where this process serves the REST API; None where it does not."""
+    """Return the address of this process's REST API, or None if it serves none."""
     server = sys.modules.get("penstock.operations.rest.server")
     servers = [] if server is None else server.servers
     return str(servers[-1].url) if servers else None
 
 
 def answer_to_the_end(patience_seconds: float = LINGER_SECONDS) -> None:
-    """Let the server answer whoever has begun an operation, such as to stop the job, and asks for its outcome.
+    """Keep serving clients that have started an operation, such as stopping the job, until they fetch its outcome.
 
-    A program that has one job ends with it, and so would its server before anyone hears of the savepoint. Flink's
-    cluster waits as well. It does not wait for long, since whoever began the operation may have gone.
+    A program with a single job ends with that job, and its server would end before a client could learn of the
+    savepoint. Flink's cluster waits as well. The wait is short, because the client may have disconnected.
     """
     server = sys.modules.get("penstock.operations.rest.server")
     servers = [] if server is None else server.servers
@@ -149,38 +149,38 @@ def answer_to_the_end(patience_seconds: float = LINGER_SECONDS) -> None:
     while any(not one.context.operations.all_told() for one in servers) and time.monotonic() < until:
         time.sleep(PAUSE_SECONDS)
     if servers:
-        time.sleep(PAUSE_SECONDS)  # the last answer is on its way
+        time.sleep(PAUSE_SECONDS)  # the last answer is still being sent
 
 
 def teller() -> Callable[[Event], None]:
-    """Where this process tells of its jobs: to who started it, else on stdout."""
+    """Return the function that reports events: to the parent process if it asked for reports, else on stdout."""
     number = os.environ.pop(REPORT_VARIABLE, None)
     if number is None:
         return tell_stdout
     file = os.fdopen(int(number), "w")
 
     def tell(event: Event) -> None:
-        with suppress(BrokenPipeError):  # who started it has heard enough
+        with suppress(BrokenPipeError):  # the parent process has stopped reading
             print(hide_json(json.dumps(event)), file=file, flush=True)
 
     return tell
 
 
 def tell_stdout(event: Event) -> None:
-    """Tell it as Flink's client does."""
+    """Print an event as Flink's client does."""
     lines = lines_of(event)
     if lines:
         print_lines("\n".join(lines) + "\n")
 
 
 def lines_of(event: Event) -> list[str]:
-    """An event in the words of Flink's client."""
+    """Return an event as lines, in the words of Flink's client."""
     if event["event"] == "rest":
         return [f"REST API at {event['address']}"]
     if event["event"] == "submitted":
         return [f"Job has been submitted with JobID {event['job']}"]
     if event["event"] == "refused":
-        return []  # the program raises it
+        return []  # the program raises the error
     lines = ["Program execution finished", f"Job with JobID {event['job']} has finished."]
     lines.append(f"Job Runtime: {event['runtime']} ms")
     if event["accumulators"]:

@@ -1,8 +1,8 @@
 """Runs a program as `__main__` in this process: `python -m penstock.service.program.runner [OPTIONS] job.py ARGS`.
 
-`--module` takes the name of a module in place of a script; `--plan FORM` prints the plan of the program's first job
-(`json`, `text`, `mermaid` or `svg`) and does not run it. It exits as Python does: with 1 after what the program does
-not catch, and with what it hands to `sys.exit`.
+`--module` takes the name of a module instead of a script; `--plan FORM` prints the plan of the program's first job
+(`json`, `text`, `mermaid` or `svg`) and does not run it. It exits like Python: with 1 after an uncaught exception, or
+with the value passed to `sys.exit`.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from penstock.plan.description import Plan
 from penstock.service.program.progress import ProgressLines
 from penstock.service.program.reports import Reports, answer_to_the_end, teller
 
-#: The files whose frames a traceback does not begin with; a session's process adds its own.
+#: The files whose frames are removed from the start of a traceback; a session's process adds its own.
 OWN_FILES: Final = [__file__]
 
 
 def _job_plan(plan: Plan) -> str:
-    """In the shape of the REST API."""
+    """Return the plan in the format of the REST API."""
     from penstock.operations.rest.calls.answers import encoded
     from penstock.operations.rest.shapes.plan import plan_of_graph
 
@@ -100,7 +100,7 @@ def run_module(name: str, arguments: list[str]) -> None:
 
 
 def run_to_end(run: Callable[[], None]) -> int:
-    """Run, and say how it has ended: in place of `sys.excepthook`, without the frames of this module."""
+    """Run, and return the exit code. Errors are printed as by `sys.excepthook`, without the frames of this module."""
     try:
         run()
     except SystemExit as end:
@@ -110,7 +110,7 @@ def run_to_end(run: Callable[[], None]) -> int:
     except KeyboardInterrupt:
         return 130
     except BaseException as error:  # noqa: BLE001 - whatever the program raises ends it
-        sys.last_value = error  # as the interpreter does; the warnings at the end look at it
+        sys.last_value = error  # as the interpreter does; the warnings at exit read it
         sys.stdout.flush()
         inner = error.__traceback__
         while inner is not None and inner.tb_frame.f_code.co_filename in (*OWN_FILES, "<frozen runpy>"):
@@ -121,7 +121,7 @@ def run_to_end(run: Callable[[], None]) -> int:
 
 
 def _plan(run: Callable[[], None], shown: Callable[[Plan], str]) -> int:
-    """Run until the first job, with what the program prints on stderr, and print the plan alone on stdout."""
+    """Run until the first job with the program's output on stderr, and print only the plan on stdout."""
     output, sys.stdout = sys.stdout, sys.stderr
     plans: list[str] = []
     plan_only.takers.append(lambda plan: plans.append(shown(plan)))

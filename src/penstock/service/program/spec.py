@@ -1,4 +1,4 @@
-"""What `penstock run` is to run, and how that is a command line of Python."""
+"""The program that `penstock run` runs, and its Python command line."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from penstock.base.options import EXECUTION_TARGET, PARALLELISM, PYTHON_ARCHIVES
 from penstock.drivers.settings.defaults import OPTIONS_VARIABLE, Setting, handed_over
 
 _RUNNER: Final = "penstock.service.program.runner"
-#: The ports that are tried, if no option says more: Flink's, and those after it.
+#: The ports to try by default: Flink's port and the next ones.
 REST_PORTS: Final = "8081-8180"
 
 
@@ -24,8 +24,8 @@ class ProgramSpec:
 
     Attributes:
         target: the path of a script or, for a module, its name.
-        arguments: what the program finds in `sys.argv` behind its own name.
-        options: of the command line, by key.
+        arguments: the program's arguments, which follow its name in `sys.argv`.
+        options: the options of the command line, by key.
         is_module: whether the target is a module.
         interpreter: the Python that runs it; None for this one.
     """
@@ -37,7 +37,7 @@ class ProgramSpec:
     interpreter: str | None = None
 
     def command(self, runner_options: Sequence[str] = (), runner: str = _RUNNER) -> list[str]:
-        """The command line that runs it, by the module `runner`."""
+        """Return the command line that runs the program with the module `runner`."""
         module = ["--module"] if self.is_module else []
         return [
             self.interpreter or sys.executable,
@@ -50,7 +50,7 @@ class ProgramSpec:
         ]
 
     def environment(self, outer: Mapping[str, str]) -> dict[str, str]:
-        """The environment that runs it: with its options, and with its files on the path of imports."""
+        """Return the environment for the program: `outer` with its options, and with its files on the import path."""
         options = dict(self.options or {})
         inner = dict(outer) | {OPTIONS_VARIABLE: handed_over(options)}
         files = [os.path.abspath(file) for file in options.get(PYTHON_FILES.key(), "").split(",") if file]
@@ -62,7 +62,7 @@ class ProgramSpec:
 
 @dataclass(frozen=True, slots=True)
 class RunFlags:
-    """The options of `penstock run` that are names for options of the configuration; None where not given."""
+    """The flags of `penstock run` that stand for configuration options; None if not given."""
 
     parallelism: int | None = None
     savepoint: str | None = None
@@ -76,10 +76,10 @@ class RunFlags:
 
 
 def options_of_flags(flags: RunFlags) -> dict[str, str]:
-    """The options that flags stand for.
+    """Return the options that the flags stand for.
 
     Raises:
-        UnsupportedError: for requirements, which nothing installs on executors.
+        UnsupportedError: if requirements are given, because executors install nothing.
     """
     if flags.requirements is not None:
         raise UnsupportedError(
@@ -100,10 +100,10 @@ def options_of_flags(flags: RunFlags) -> dict[str, str]:
 
 
 def with_rest(options: Mapping[str, str], settings: Mapping[str, Setting], wanted: bool) -> dict[str, str]:
-    """The options with a port for the REST API, unless one is set or none is wanted.
+    """Return the options with a port for the REST API, unless a port is set or the API is not wanted.
 
     Raises:
-        WrongValueError: if there is to be none, and an option sets one.
+        WrongValueError: if the API is not wanted but an option sets a port.
     """
     keys = [key for key in ("rest.port", "rest.bind-port") if key in settings]
     if wanted:
@@ -116,10 +116,10 @@ def with_rest(options: Mapping[str, str], settings: Mapping[str, Setting], wante
 def program_of(
     script: str | None, module: str | None, arguments: Sequence[str], options: Mapping[str, str], python: str | None
 ) -> ProgramSpec:
-    """The program that is meant.
+    """Return the program that the command line names.
 
     Raises:
-        MissingPathError: if there is no such script.
+        MissingPathError: if the script does not exist.
         WrongValueError: if it is a jar.
     """
     if module is not None:

@@ -1,5 +1,6 @@
-"""Sessions: a process that lives long, takes programs from others, and runs each in a process of its own.
+"""Sessions: long-lived processes that take programs from clients and run each in a process of its own.
 
-`process` is the session, `programs` what it runs, `uploads` what it was given, `definitions` what outlives it,
-and `program_process` the process of one program; `launch` and `submitting` are for the commands.
+`process` is the session, `programs` the programs that it runs, `uploads` the programs uploaded to it, `definitions` the
+records that outlive it, and `program_process` the process of one program; `launch` and `submitting` are for the
+commands.
 """

@@ -1,8 +1,9 @@
-"""What a session that is started again knows of the programs of the one before it (`high-availability.type`).
+"""The stored programs that a restarted session resumes from its predecessor (`high-availability.type`).
 
-Below `high-availability.storageDir` and the cluster's id there is a directory for each program that has not ended: its
-file, and `program.json`, which is written last and whole. A directory without it is no program. The state of jobs is in
-their checkpoints, and which is the newest is what `penstock.recovery.from-latest` finds by the job's name.
+Below `high-availability.storageDir` and the cluster's id, each program that has not ended has a directory. It contains
+the program's file and `program.json`, which is written last and atomically. A directory without `program.json` is
+ignored. The state of jobs is in their checkpoints; `penstock.recovery.from-latest` finds the latest one by the job's
+name.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _PROGRAM: Final = "program.json"
 
 
 class Definition(msgspec.Struct, frozen=True):
-    """A program and how to run it. The options may hold secrets, and so the directory is its owner's business."""
+    """A program and how to run it. The options may contain secrets, so the owner must protect the directory."""
 
     program_id: str
     name: str
@@ -42,25 +43,25 @@ class Definition(msgspec.Struct, frozen=True):
     began_ms: int
 
     def submission(self) -> Submission:
-        """As it was submitted."""
+        """Return the original submission."""
         return Submission(self.arguments, self.entry, self.options, self.program_id)
 
 
 class Definitions:
-    """Those of one cluster id, whose directory this is."""
+    """The stored programs of one cluster id, in its directory."""
 
     def __init__(self, directory: str) -> None:
         self.directory = directory
         self._directory = posixpath.join(directory, "programs")
 
     def put(self, definition: Definition, program: Program) -> None:
-        """Remember a program, durably, before it begins."""
+        """Store a program durably, before it starts."""
         place = self._place(definition.program_id)
         filesystem.write_whole(posixpath.join(place, program.name), program.data)
         filesystem.write_whole(posixpath.join(place, _PROGRAM), msgspec.json.encode(definition))
 
     def remove(self, program_id: str) -> None:
-        """Forget one that has ended."""
+        """Remove a program that has ended."""
         fs, root = url_to_fs(self._place(program_id))
         record = posixpath.join(root, _PROGRAM)
         if fs.exists(record):
@@ -69,7 +70,7 @@ class Definitions:
             fs.rm(root, recursive=True)
 
     def all(self) -> list[tuple[Definition, Program]]:
-        """Those that have not ended, in the order in which they began."""
+        """Return the programs that have not ended, in start order."""
         fs, root = url_to_fs(self._directory)
         if not fs.exists(root):
             return []
@@ -87,10 +88,10 @@ class Definitions:
 
 
 def cluster_directory(configuration: Configuration) -> str | None:
-    """Where a cluster id keeps what outlives its session; None without high availability.
+    """Return the directory for the data of a cluster id that outlives its session; None without high availability.
 
     Raises:
-        ConfigurationError: if there is no directory, or it is in the memory of this process.
+        ConfigurationError: if no directory is set, or it is in the memory of this process.
     """
     kind = configuration.read(HIGH_AVAILABILITY_TYPE)
     if kind == "NONE":
@@ -109,5 +110,5 @@ def cluster_directory(configuration: Configuration) -> str | None:
 
 
 def with_checkpoints(options: Mapping[str, str], directory: str) -> dict[str, str]:
-    """The options, with a directory of checkpoints: a job without one could not go on after the session's end."""
+    """Return the options with a checkpoint directory: without one, a job could not continue after the session ends."""
     return {CHECKPOINTING_DIR.key(): posixpath.join(directory, "checkpoints"), **options}

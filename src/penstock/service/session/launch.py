@@ -1,4 +1,4 @@
-"""Starts and stops sessions, for the commands."""
+"""Starts and stops sessions for the commands."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from penstock.service.client.sessions import KnownSession, is_held, session_at, 
 from penstock.service.program.launch import end_of_log, started_detached
 
 _PROCESS: Final = "penstock.service.session.process"
-#: How long (s) a session may take to end its programs, and how often one looks.
+#: How long (s) a session may take to end its programs, and the interval between checks.
 STOP_SECONDS: Final = 120.0
 PAUSE_SECONDS: Final = 0.1
 
 
 def run_attached(name: str, options: Mapping[str, str]) -> None:
-    """Become the session. Returns only by an error of the operating system."""
+    """Replace this process with the session. Returns only through an error of the operating system."""
     sys.stdout.flush()
     os.execvpe(sys.executable, _command(name), {**os.environ, OPTIONS_VARIABLE: handed_over(options)})
 
 
 def run_detached(name: str, options: Mapping[str, str], log: Path) -> KnownSession:
-    """Start the session, and return when it takes programs.
+    """Start the session, and return when it accepts programs.
 
     Raises:
-        OperationError: if it ends before; the message has the end of its output.
+        OperationError: if it ends before that; the message has the end of its output.
     """
     environment = {**os.environ, OPTIONS_VARIABLE: handed_over(options)}
     with started_detached(_command(name), environment, log) as (process, reports):
@@ -47,10 +47,10 @@ def _command(name: str) -> list[str]:
 
 
 def stop(named: str, options: Mapping[str, str]) -> str:
-    """End a session, by its name or its address, and wait until it has ended, if it is one of this host; its address.
+    """End a session, given its name or address, and return its address. Wait for its end if it runs on this host.
 
     Raises:
-        OperationError: if there is none, or it does not end.
+        OperationError: if the session does not exist, or does not end.
     """
     known = next((one for one in sessions() if one.name == named), None)
     if known is not None:

@@ -1,10 +1,10 @@
 """The process of a session: `python -m penstock.service.session.process NAME`, with its options in the environment.
 
-It begins in this order, and gives up what it has when a step fails: its name on this host; with
+It starts in this order, and releases its resources if a step fails: its name on this host; with
 `high-availability.type` the leadership of its cluster id, for which it may wait; Spark, unless the target is local; the
-REST server; the programs that the session before it has left. It ends when `DELETE /cluster` asks for it, and then no
-program comes back; by SIGTERM or Ctrl-C, or when its Spark dies or another session leads, it leaves its programs to the
-next session of the cluster id, if there is high availability. Either way the processes of its programs end.
+REST server; the programs of the previous session. `DELETE /cluster` ends it, and its programs are not resumed. SIGTERM,
+Ctrl-C, the death of its Spark or the election of another session end it as well; it then leaves its programs to the
+next session of the cluster id, if there is high availability. In both cases the processes of its programs end.
 """
 
 from __future__ import annotations
@@ -60,33 +60,33 @@ from penstock.storage.files import absolute_url
 
 _log = logging.getLogger("penstock.session")
 
-#: How often (s) the session looks whether its Spark lives.
+#: How often (s) the session checks whether its Spark is alive.
 LOOK_SECONDS: Final = 1.0
 #: The name under which sessions elect their leader.
 ELECTION: Final = "session"
 
 
 class Session:
-    """One session. Make it, `run` it, and it is over.
+    """A session, whose `run` is called once.
 
     Args:
-        name: on this host.
-        configuration: of the session.
+        name: the session's name on this host.
+        configuration: the session's configuration.
     """
 
     def __init__(self, name: str, configuration: Configuration) -> None:
         self._name = name
         self._configuration = configuration
         self._wakes = threading.Event()
-        #: why it ends without being asked to for good
+        #: why it ends, unless it was asked to end for good
         self._leaves: str | None = None
         self._stops = False
 
     def run(self) -> int:
-        """Serve until the end. Returns the exit code.
+        """Serve until the session ends. Returns the exit code.
 
         Raises:
-            PenstockError: if it cannot begin.
+            PenstockError: if it cannot start.
         """
         with ExitStack() as held:
             registration = Registration(self._name)
@@ -117,7 +117,7 @@ class Session:
         return 0 if self._stops or "signal" in str(self._leaves) else 1
 
     def _led(self, cluster: str) -> Election:
-        """The election, won."""
+        """Win the election, and return it."""
         election: Election
         if self._configuration.read(HIGH_AVAILABILITY_TYPE) == "ZOOKEEPER":
             election = ZooKeeperElection(ZooKeeperSettings.of(self._configuration), ELECTION)
@@ -160,7 +160,7 @@ class Session:
         return server
 
     def _tell(self, registration: Registration, server: RestServer) -> None:
-        """Let others find it."""
+        """Publish the session's address."""
         token, log = self._configuration.read(REST_TOKEN), os.environ.get(OUTPUT_VARIABLE)
         assert token is not None, "main sets one"
         began_ms = int(time.time() * 1000)
@@ -188,12 +188,12 @@ class Session:
 
 
 def session_configuration() -> Configuration:
-    """What holds outside of programs, with a port and a token where none is set."""
+    """Return the configuration outside of programs, with a port and a token if they are not set."""
     options = {key: setting.value for key, setting in default_settings().items()}
     configuration = Configuration.from_dict(options)
     for option in (CHECKPOINTING_DIR, SAVEPOINT_DIR, LOGS_DIR, EVENTS_FILE):
         path = configuration.read(option)
-        if path is not None:  # its programs run in directories of their own
+        if path is not None:  # the session's programs run in directories of their own
             configuration.set_string(option.key(), absolute_url(path))
     if configuration.read(REST_PORT) is None and configuration.read(REST_BIND_PORT) is None:
         configuration.set_string(REST_BIND_PORT.key(), REST_PORTS)

@@ -1,7 +1,7 @@
 """The process of one program of a session: `python -m penstock.service.session.program_process [--module] TARGET ARGS`.
 
-It runs the program as `penstock run` would, on the session's Spark where there is one, and ends itself as soon as the
-session is gone. Its socket to the session is the file whose number is in the environment.
+It runs the program as `penstock run` would, on the session's Spark if there is one, and exits as soon as the session
+ends. The environment has the file descriptor of its socket to the session.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from penstock.operations.session.program_side import ProgramSide
 from penstock.service.program.reports import Reports, tell_stdout
 from penstock.service.program.runner import OWN_FILES, run_module, run_script, run_to_end
 
-#: The variable of the environment with the number of the socket.
+#: The environment variable with the socket's file descriptor.
 SOCKET_VARIABLE: Final = "PENSTOCK_SESSION_FD"
-#: With what it ends when the session is gone.
+#: The exit code when the session has ended.
 SESSION_GONE: Final = 75
 
 

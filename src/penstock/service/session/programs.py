@@ -1,4 +1,4 @@
-"""The programs of a session: begins each in a process of its own, and knows what becomes of them."""
+"""The programs of a session: starts each in its own process, and tracks its outcome."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from penstock.service.session.uploads import MAIN, Program, Uploads, placed
 _log = logging.getLogger("penstock.session")
 
 _PROCESS: Final = "penstock.service.session.program_process"
-#: Options of the session that are not its programs'.
+#: Prefixes of session options that its programs do not inherit.
 _OF_THE_SESSION: Final = (
     "rest.",
     "penstock.rest.",
@@ -44,36 +44,36 @@ _OF_THE_SESSION: Final = (
     "metrics.reporter",
     "traces.reporter",
 )
-#: How long (s) a program may take to come to its first job when only its plan is asked for.
+#: How long (s) a program may take to reach its first job when only its plan is requested.
 PLAN_SECONDS: Final = 55.0
-#: How long (s) after the failure of a program the session may turn out to be ending, too.
+#: How long (s) to wait after a program fails for signs that the session itself is ending.
 LEAVE_SECONDS: Final = 2.0
 
 
 class Cluster(Protocol):
-    """What programs share: Spark."""
+    """The Spark that programs share."""
 
     def environment(self) -> dict[str, str]:
-        """What the environment of a program has more."""
+        """Return the additional environment variables of a program."""
 
     def cancel(self, job_id: str) -> None:
-        """End what a job has left."""
+        """Cancel the remaining work of a job."""
 
     def lives(self) -> bool:
-        """Whether it is there."""
+        """Return whether it is alive."""
 
 
 class SessionPrograms:
     """See `Programs` of the REST API, which calls this from many threads.
 
     Args:
-        options: of the session; a program's own go before them.
-        directory: of the session, for what goes with it.
-        uploads: what was uploaded.
-        dispatcher: takes in the programs' jobs.
-        definitions: what outlives the session; None where nothing does.
-        spark: what the programs share; None for the local target.
-        remembered: how many programs that have ended are remembered.
+        options: the session's options; a program's own options take precedence.
+        directory: the session's directory, removed with the session.
+        uploads: the uploaded programs.
+        dispatcher: receives the programs' jobs.
+        definitions: the stored programs, which outlive the session; None to store none.
+        spark: the Spark that the programs share; None for the local target.
+        remembered: how many programs that have ended to remember.
     """
 
     def __init__(
@@ -99,19 +99,19 @@ class SessionPrograms:
         self._leaves = threading.Event()
 
     def upload(self, name: str, data: bytes) -> Uploaded:
-        """Keep a program."""
+        """Store an uploaded program."""
         return self._uploads.add(name, data)
 
     def uploads(self) -> list[Uploaded]:
-        """Those that are kept."""
+        """Return the uploaded programs."""
         return self._uploads.all()
 
     def remove(self, upload_id: str) -> None:
-        """Delete one."""
+        """Delete an uploaded program."""
         self._uploads.remove(upload_id)
 
     def plan(self, upload_id: str, submission: Submission) -> dict[str, Any]:
-        """The plan of its first job."""
+        """Return the plan of a program's first job."""
         program = self._uploads.get(upload_id)
         directory = self._directory / "plans" / secrets.token_hex(16)
         placed(program, directory)
@@ -137,7 +137,7 @@ class SessionPrograms:
         return plan
 
     def run(self, upload_id: str, submission: Submission) -> ProgramView:
-        """Begin to run it."""
+        """Start a program."""
         program = self._uploads.get(upload_id)
         program_id = (submission.program_id or secrets.token_hex(16)).lower()
         options = dict(submission.options)
@@ -150,7 +150,7 @@ class SessionPrograms:
         return self._begin(program, definition, is_new=True).view()
 
     def recover(self) -> list[str]:
-        """Begin again what the session before this one has left; the ids of these programs."""
+        """Restart the programs of the previous session; return their ids."""
         if self._definitions is None:
             return []
         recovered = []
@@ -165,31 +165,31 @@ class SessionPrograms:
         return recovered
 
     def wait_for_job(self, program_id: str, patience_seconds: float) -> ProgramView:
-        """A program when it has begun its first job, or has ended, or the time is over."""
+        """Return a program once it has started its first job or has ended, or when the time is over."""
         program = self._program(program_id)
         program.wait_for(lambda one: one.has_ended or one.has_jobs, patience_seconds)
         return program.view()
 
     def programs(self) -> list[ProgramView]:
-        """All of them."""
+        """Return all programs."""
         with self._lock:
             known = list(self._programs.values())
         return [program.view() for program in known]
 
     def program(self, program_id: str) -> ProgramView:
-        """One of them."""
+        """Return one program."""
         return self._program(program_id).view()
 
     def output(self, program_id: str, begin: int) -> tuple[str, int]:
-        """What it has printed."""
+        """Return a program's output from a byte offset, and the next offset."""
         return self._program(program_id).printed(begin)
 
     def end(self, program_id: str) -> None:
-        """End it."""
+        """End a program."""
         self._program(program_id).begin_end()
 
     def end_all(self) -> None:
-        """Cancel all jobs, and end all processes; none of them comes back."""
+        """Cancel all jobs and end all processes; no program is resumed."""
         with self._lock:
             self._ends = True
             running = [program for program in self._programs.values() if not program.has_ended]
@@ -245,14 +245,14 @@ class SessionPrograms:
         return running
 
     def _spec(self, program: Program, submission: Submission, directory: Path, is_new: bool = True) -> ProgramSpec:
-        """The program as its process runs it."""
+        """Return the program as its process runs it."""
         options = {**self._options, **submission.options}
         remember(options)
         if self._definitions is not None:
             options = with_checkpoints(options, self._definitions.directory)
         if not is_new:
             options[RECOVERY_FROM_LATEST.key()] = "true"
-        options["high-availability.type"] = "NONE"  # the session leads, and its programs with it
+        options["high-availability.type"] = "NONE"  # the session is leader for its programs as well
         is_spark = options.get(EXECUTION_TARGET.key()) != "local"
         if program.is_archive and is_spark:
             files = options.get(PYTHON_FILES.key())
@@ -268,7 +268,7 @@ class SessionPrograms:
         return ProgramSpec(entry, submission.arguments, options, True)
 
     def _environment(self, program_id: str | None = None) -> dict[str, str]:
-        """What a process has before its own options: without what is the session's own."""
+        """Return the environment of a process before its own options, without the session's own variables."""
         hidden = {OPTIONS_VARIABLE, OUTPUT_VARIABLE, REPORT_VARIABLE, TOKEN_VARIABLE, *DIRECTORY_VARIABLES}
         outer = {key: value for key, value in os.environ.items() if key not in hidden}
         outer[OPTIONS_VARIABLE] = handed_over({})
@@ -277,10 +277,10 @@ class SessionPrograms:
         return outer if self._spark is None else {**outer, **self._spark.environment()}
 
     def _on_end(self, program: RunningProgram) -> None:
-        """A program is over: whatever it came to, it does not come back."""
+        """Clean up after a program that has ended; whatever its outcome, it is not resumed."""
         spark = self._spark
         if spark is not None and not spark.lives():
-            return  # the programs end because it has, and the session, too; the next one begins them again
+            return  # Spark has ended, so the programs and the session end; the next session restarts the programs
         if spark is not None:
             for job in program.lost:
                 try:
@@ -291,7 +291,8 @@ class SessionPrograms:
         because = "" if view.failure is None else f": {view.failure}"
         _log.info("program %s (%s) is %s%s", view.program_id, view.name, view.status.value, because)
         if self._definitions is not None and view.status is ProgramStatus.FAILED:
-            # Who ends the session's host or container ends all processes at a time: then the program is to come back.
+            # When the session's host or container is stopped, all processes end at once, and the program must be
+            # resumed.
             self._leaves.wait(LEAVE_SECONDS)
         definitions = self._definitions
         if definitions is not None:

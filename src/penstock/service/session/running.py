@@ -1,4 +1,4 @@
-"""One program of a session: its process, and what that says of its jobs."""
+"""One program of a session: its process, and that process's reports on its jobs."""
 
 from __future__ import annotations
 
@@ -24,28 +24,28 @@ from penstock.operations.session.messages import Answered, FromProgram, JobBegan
 from penstock.operations.session.remote_job import RemoteJob, Requests, graph_of
 from penstock.service.session.program_process import SESSION_GONE, SOCKET_VARIABLE
 
-#: How long (s) a program's jobs may take to be cancelled before its process is ended.
+#: How long (s) to wait for a program's jobs to be cancelled before its process is ended.
 CANCEL_SECONDS: Final = 30.0
 #: How long (s) a process may take to end before it is killed.
 TERMINATE_SECONDS: Final = 5.0
-#: How much (characters) of the end of what a failed program printed is told.
+#: How much (characters) of the end of a failed program's output to report.
 FAILURE_CHARS: Final = 2_000
-#: How much (bytes) of the output one request gets.
+#: How much (bytes) of the output one request returns at most.
 OUTPUT_BYTES_MAX: Final = 1 << 20
 
 
 class RunningProgram:
-    """Begins the process.
+    """Starts the process of a program.
 
     Args:
         program_id: 32 hexadecimal digits.
-        name: of the program, for people.
-        command: of its process.
-        environment: of it.
-        directory: in which it runs.
+        name: the program's name, for people.
+        command: the command of its process.
+        environment: the environment of its process.
+        directory: the working directory of its process.
         output: the file that it prints to.
-        on_job: called with each job that begins.
-        on_end: called once, when the process has ended and all is told.
+        on_job: called with each job that starts.
+        on_end: called once, when the process has ended and all its messages are handled.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class RunningProgram:
         self._is_asked_to_end = False
         self._ended_ms: int | None = None
         self._problem: str | None = None
-        #: the ids of its jobs that had not ended when its process did
+        #: the ids of the jobs that had not ended when the process did
         self.lost: list[str] = []
         ours, theirs = socket.socketpair()
         with theirs, output.open("ab") as file:
@@ -95,22 +95,22 @@ class RunningProgram:
 
     @property
     def has_ended(self) -> bool:
-        """Whether its process has ended, and all is told."""
+        """Whether the process has ended and all its messages are handled."""
         return self._ended_ms is not None
 
     @property
     def has_jobs(self) -> bool:
-        """Whether it has begun a job."""
+        """Whether the program has started a job."""
         return bool(self._jobs)
 
     @property
     def jobs(self) -> list[RemoteJob]:
-        """Its jobs, in the order in which they began."""
+        """The program's jobs, in start order."""
         with self._news:
             return list(self._jobs.values())
 
     def view(self) -> ProgramView:
-        """It, as it is now."""
+        """Return the program's current view."""
         with self._news:
             ended_ms, jobs = self._ended_ms, dict(self._jobs)
         code = None if ended_ms is None else self._process.returncode
@@ -129,12 +129,12 @@ class RunningProgram:
         )
 
     def wait_for(self, is_enough: Callable[[RunningProgram], bool], patience_seconds: float) -> bool:
-        """Wait until something holds of it, or the time is over; whether it holds."""
+        """Wait until a condition holds or the time is over; return whether it holds."""
         with self._news:
             return self._news.wait_for(lambda: is_enough(self), patience_seconds)
 
     def printed(self, begin: int) -> tuple[str, int]:
-        """What it has printed from a byte on, and the byte after that; whole characters."""
+        """Return the output from a byte offset, in whole characters, and the next offset."""
         with self.output.open("rb") as file:
             file.seek(begin)
             data = file.read(OUTPUT_BYTES_MAX)
@@ -144,12 +144,12 @@ class RunningProgram:
         return text, begin + len(data)
 
     def begin_end(self) -> None:
-        """Cancel its jobs, and end its process if it goes on after that. Returns at once."""
+        """Cancel the program's jobs, and end its process if it continues after that. Returns at once."""
         self._is_asked_to_end = True
         threading.Thread(target=self.end, name="penstock-program-end", daemon=True).start()
 
     def end(self, patience_seconds: float = CANCEL_SECONDS) -> None:
-        """The same, and wait until it has ended."""
+        """Cancel the jobs, end the process, and wait until it has ended."""
         self._is_asked_to_end = True
         running = [job for job in self.jobs if not job.get_job_execution_result().done()]
         for job in running:
@@ -160,7 +160,7 @@ class RunningProgram:
             self.kill()
 
     def kill(self) -> None:
-        """End its process now, and wait for it."""
+        """Kill the process now, and wait for its end."""
         self._signal(signal.SIGKILL)
         self._reader.join(TERMINATE_SECONDS)
 
@@ -184,7 +184,7 @@ class RunningProgram:
                 self._requests.on_answer(message)
 
     def _on_close(self, problem: str | None) -> None:
-        """It has closed its socket, so it ends, or has sent what is no message: then it is ended."""
+        """Handle the closed socket: wait for the process to end, or kill it if it has sent an invalid message."""
         self._problem = problem
         try:
             self._process.wait(None if problem is None else 0)
@@ -220,7 +220,7 @@ class RunningProgram:
 
 
 def _whole_characters(data: bytes) -> tuple[str, bytes]:
-    """Text without the beginning of a character at its end, and its bytes."""
+    """Return the text without an incomplete character at its end, and its bytes."""
     for cut in range(min(4, len(data) + 1)):
         kept = data[: len(data) - cut]
         with suppress(UnicodeDecodeError):

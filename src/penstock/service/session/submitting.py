@@ -1,4 +1,4 @@
-"""Programs for a session: sent to it, and followed until they end."""
+"""Submits programs to a session, and follows them until they end."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from penstock.service.client.rest_client import RestClient, first_line
 from penstock.service.program.reports import RESTORE_SECONDS
 from penstock.service.program.spec import ProgramSpec
 
-#: The shortest and the longest pause (s) between two looks at a program.
+#: The shortest and the longest pause (s) between two requests for a program's status.
 PAUSE_SECONDS: Final = (0.05, 0.5)
 
 
 class SubmittedProgram:
-    """Sends a program to a session, which begins to run it.
+    """Submits a program to a session, which starts it.
 
     Raises:
-        OperationError: if there is no session, or it refuses the program.
+        OperationError: if the session cannot be reached, or rejects the program.
     """
 
     def __init__(self, client: RestClient, spec: ProgramSpec, sleep: Callable[[float], None] = time.sleep) -> None:
@@ -47,11 +47,12 @@ class SubmittedProgram:
             client.request("DELETE", f"/jars/{uploaded}")
 
     def wait_for_job(self) -> str:
-        """The id of its first job, when that has begun, from a savepoint too.
+        """Return the id of the program's first job once it has started, and restored its savepoint if it has one.
 
         Raises:
-            OperationError: if it ends before; the message has the end of its output. So it does if the job cannot begin
-                from the savepoint, with the reason.
+            OperationError: if the program ends before that; the message has the end of its output. Also if the job
+                cannot
+                start from the savepoint; the message has the reason.
         """
         program = self._wait(lambda program: bool(program["jobs"]), lambda: None)
         if program["jobs"]:
@@ -80,7 +81,7 @@ class SubmittedProgram:
             self._sleep(PAUSE_SECONDS[0])
 
     def follow(self, told: Callable[[str], None]) -> int:
-        """Hand on what it prints until it ends; its exit code, as a shell has it."""
+        """Pass on the program's output until it ends; return its exit code as a shell reports it."""
         begin = 0
 
         def look() -> None:
@@ -106,7 +107,7 @@ class SubmittedProgram:
 
 
 def bundle(spec: ProgramSpec) -> tuple[str, bytes]:
-    """A program as one file: the script, or an archive of it and what `python.files` names.
+    """Return a program as one file: the script, or an archive of it and the files of `python.files`.
 
     Raises:
         MissingPathError: if a file is missing.
@@ -126,7 +127,7 @@ def bundle(spec: ProgramSpec) -> tuple[str, bytes]:
 
 
 def _modules(path: Path) -> Sequence[tuple[str, bytes]]:
-    """The files that would be on the path of imports, with their names there."""
+    """Return the files that would be on the import path, with their names there."""
     if path.is_dir():
         found = sorted(one for one in path.rglob("*") if one.is_file() and "__pycache__" not in one.parts)
         return [(one.relative_to(path).as_posix(), one.read_bytes()) for one in found]

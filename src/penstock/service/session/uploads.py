@@ -1,4 +1,4 @@
-"""Programs that were uploaded: checked when they come, and kept until somebody deletes them."""
+"""Uploaded programs: checked on arrival, and kept until they are deleted."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from penstock.operations.rest.calls.programs import Uploaded
 MAIN: Final = "__main__"
 _NAME: Final = re.compile(r"\w[\w.+-]{0,199}\.(py|zip)")
 _ID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}_(.+)")
-#: How many files an archive may hold, and how many bytes more than it has itself.
+#: Limits of an archive: its number of files, and its unpacked bytes beyond its own size.
 FILES_MAX: Final = 10_000
 INFLATION_MAX: Final = 20
 INFLATED_BYTES_FREE: Final = 64 << 20
@@ -28,11 +28,11 @@ INFLATED_BYTES_FREE: Final = 64 << 20
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A program that was checked.
+    """A checked program.
 
     Attributes:
-        name: of its file: `.py`, or `.zip` for an archive of modules.
-        data: its content.
+        name: the name of its file: `.py`, or `.zip` for an archive of modules.
+        data: the file's content.
     """
 
     name: str
@@ -40,18 +40,18 @@ class Program:
 
     @property
     def is_archive(self) -> bool:
-        """Whether it holds several files."""
+        """Whether the program consists of several files."""
         return self.name.endswith(".zip")
 
     def entries(self) -> tuple[str, ...]:
-        """The modules that it can be run by without naming one."""
+        """Return the modules that run if none is named."""
         if not self.is_archive:
             return (MAIN,)
         with zipfile.ZipFile(io.BytesIO(self.data)) as archive:
             return (MAIN,) if f"{MAIN}.py" in archive.namelist() else ()
 
     def place(self, directory: Path) -> None:
-        """Write it into a directory."""
+        """Write the program into a directory."""
         if not self.is_archive:
             (directory / self.name).write_bytes(self.data)
             return
@@ -60,10 +60,10 @@ class Program:
 
 
 def checked(name: str, data: bytes) -> Program:
-    """A program that can be taken: a script that compiles, or an archive without tricks.
+    """Check a program and return it: a script must compile, and an archive must be safe to unpack.
 
     Raises:
-        WrongValueError: if it cannot, with the reason.
+        WrongValueError: if it is invalid, with the reason.
     """
     name = PurePosixPath(name.replace("\\", "/")).name
     if name.endswith(".jar"):
@@ -110,17 +110,17 @@ def _is_bounded(infos: list[zipfile.ZipInfo], size: int) -> bool:
 
 
 class Uploads:
-    """Those of one session, in a directory; what is there already counts, too."""
+    """The uploaded programs of one session, in a directory; files that are already there are included."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def add(self, name: str, data: bytes) -> Uploaded:
-        """Check a program and keep it.
+        """Check a program and store it.
 
         Raises:
-            WrongValueError: if it cannot be taken.
+            WrongValueError: if it is invalid.
         """
         program = checked(name, data)
         upload_id = f"{uuid.uuid4()}_{program.name}"
@@ -130,7 +130,7 @@ class Uploads:
         return self._uploaded(self._directory / upload_id, program.name, program.entries())
 
     def all(self) -> list[Uploaded]:
-        """The newest first."""
+        """Return all uploaded programs, newest first."""
         found = []
         for path in self._directory.iterdir():
             known = _ID.fullmatch(path.name)
@@ -140,19 +140,19 @@ class Uploads:
         return sorted(found, key=lambda one: (-one.at_ms, one.upload_id))
 
     def get(self, upload_id: str) -> Program:
-        """One of them.
+        """Return an uploaded program.
 
         Raises:
-            MissingPathError: if there is none.
+            MissingPathError: if it does not exist.
         """
         path, name = self._path(upload_id)
         return Program(name, path.read_bytes())
 
     def remove(self, upload_id: str) -> None:
-        """Delete it.
+        """Delete an uploaded program.
 
         Raises:
-            MissingPathError: if there is none.
+            MissingPathError: if it does not exist.
         """
         self._path(upload_id)[0].unlink(missing_ok=True)
 
@@ -173,7 +173,7 @@ class Uploads:
 
 
 def placed(program: Program, directory: Path) -> None:
-    """Put a program into a new directory; nothing is left where that fails."""
+    """Write a program into a new directory, which is removed if that fails."""
     directory.mkdir(mode=0o700, parents=True)
     try:
         program.place(directory)

@@ -1,14 +1,14 @@
-"""`penstock sql`: a shell for SQL, from files and at a prompt.
+"""`penstock sql`: an SQL shell, for files and at a prompt.
 
-| file | what |
+| file | contents |
 | --- | --- |
-| `scanning`, `splitting` | a text that may still be written, as pieces and as statements |
-| `shell` | one statement after the other, through a `TableEnvironment` |
-| `display`, `results`, `materialized`, `live` | how results look: options, rows, the table they stand for |
+| `scanning`, `splitting` | text that may be unfinished, as tokens and as statements |
+| `shell` | runs one statement after another, through a `TableEnvironment` |
+| `display`, `results`, `materialized`, `live` | the display of results: options, rows, the materialized table |
 | `jobs` | the jobs that the session has started |
-| `errors` | what a person reads when a statement fails |
-| `scripts`, `terminal`, `prompt` | statements from a file, and from a person |
-| `completion`, `names`, `colours` | what may come next, and how text is coloured |
+| `errors` | messages for statements that fail |
+| `scripts`, `terminal`, `prompt` | statements from a file, and from a user |
+| `completion`, `names`, `colours` | completion candidates, and syntax colouring |
 | `command` | the options of the command line |
 
 Only `prompt` and `colours` need prompt-toolkit, so a file of statements runs without it.

@@ -1,4 +1,4 @@
-"""SQL in colours at the prompt."""
+"""Syntax colouring at the prompt."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from penstock.service.sql_shell.completion import WORDS
 from penstock.service.sql_shell.scanning import Kind, Piece, scan
 
 _WORDS: Final = frozenset(WORDS)
-#: for each scheme the colours of words of SQL, texts, names in backticks, numbers, comments and hints
+#: by scheme, the colours of SQL words, string literals, names in backticks, numbers, comments and hints
 _COLOURS: Final = {
     "DEFAULT": "bold|ansigreen|ansicyan|ansimagenta|ansibrightblack|ansiyellow",
     "CHESTER": "bold #0066cc|#a5302a|#7b3f00|#b05a00|italic #7a7a7a|#00808a",
@@ -28,13 +28,13 @@ _PLACES: Final = (Kind.WORD, Kind.TEXT, Kind.QUOTED, Kind.NUMBER, Kind.COMMENT, 
 
 
 def colour_of(piece: Piece, scheme: str) -> str:
-    """The style of a piece; none for names and operators."""
+    """Return the style of a token; empty for names and operators."""
     is_plain = piece.kind not in _PLACES or (piece.kind is Kind.WORD and piece.text.upper() not in _WORDS)
     return "" if is_plain else _COLOURS[scheme].split("|")[_PLACES.index(piece.kind)]
 
 
 class SqlLexer(Lexer):
-    """Colours for prompt-toolkit. `scheme`: gives the name of the present one."""
+    """Colours for prompt-toolkit. `scheme` returns the name of the current colour scheme."""
 
     def __init__(self, scheme: Callable[[], str]) -> None:
         self._scheme = scheme
@@ -51,5 +51,5 @@ class SqlLexer(Lexer):
         return lambda number: lines[number] if number < len(lines) else []
 
     def invalidation_hash(self) -> str:
-        """See `Lexer`: other colours, other lines."""
+        """See `Lexer`. The lines change with the colour scheme."""
         return self._scheme()

@@ -1,4 +1,4 @@
-"""From the options of the command line to a session."""
+"""Starts a session from the options of the command line."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from penstock.table import EnvironmentSettings, TableEnvironment
 
 @dataclass(frozen=True, slots=True)
 class ShellOptions:
-    """What the command line says.
+    """The options of the command line.
 
-    `init`: files that prepare the session; `file`: the file to run; `session`: the name of the session; `history`:
-    where lines are kept; `properties`: options as `key=value`.
+    `init`: files that prepare the session; `file`: the file to run; `session`: the name of the session; `history`: the
+    file for the history; `properties`: options as `key=value`.
     """
 
     init: Sequence[Path] = ()
@@ -54,7 +54,7 @@ def run_shell(options: ShellOptions) -> int:
 
 
 def settings_of(properties: Sequence[str]) -> EnvironmentSettings:
-    """The settings with these options, each `key=value`."""
+    """Return the settings with these options, each `key=value`."""
     found = {}
     for one in properties:
         key, equals, value = one.partition("=")

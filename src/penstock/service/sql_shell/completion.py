@@ -1,4 +1,4 @@
-"""What may come next at a place in a text: tables where tables are read, columns of these, keys of options, words."""
+"""Completion candidates at a position in a text: tables where tables are read, columns, option keys, SQL words."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Final, Protocol
 from penstock.service.sql_shell.scanning import Kind, Piece, scan
 from penstock.table.sql.words import RESERVED
 
-#: words behind which a table comes
+#: words that precede a table
 _BEFORE_TABLES: Final = frozenset({"FROM", "JOIN", "INTO", "OVERWRITE", "TABLE", "VIEW", "DESCRIBE", "DESC"})
 _OPTIONS: Final = frozenset({"SET", "RESET"})
-#: words of statements that are no reserved ones
+#: words of statements that are not reserved
 _MORE_WORDS: Final = (
     "ADD CATALOG CATALOGS CLEAR COLUMNS COMMENT CONNECTOR DATABASE DATABASES DESC DROP EXIT FUNCTIONS HELP HOP IF JOB "
     "JOBS KEY MODULES OPTIONS PARTITIONED QUIT RENAME SAVEPOINT SESSION STATEMENT STOP TABLES TEMPORARY TUMBLE "
@@ -24,42 +24,42 @@ WORDS: Final = tuple(sorted({*RESERVED, *_MORE_WORDS.split()}))
 
 
 class Names(Protocol):
-    """What a session knows by name. None of it raises."""
+    """The names that a session knows. Its methods do not raise."""
 
     def catalogs(self) -> Sequence[str]:
-        """All catalogs."""
+        """Return all catalogs."""
 
     def databases(self, catalog: str | None = None) -> Sequence[str]:
-        """The databases of a catalog; without one, of the current one."""
+        """Return the databases of a catalog, by default of the current one."""
 
     def tables(self, path: Sequence[str] = ()) -> Sequence[str]:
-        """Tables and views of a database; without one, of the current one."""
+        """Return the tables and views of a database, by default of the current one."""
 
     def columns(self, path: Sequence[str]) -> Sequence[str]:
-        """The columns of a table."""
+        """Return the columns of a table."""
 
     def functions(self) -> Sequence[str]:
-        """All functions."""
+        """Return all functions."""
 
     def options(self) -> Sequence[str]:
-        """The keys of all options."""
+        """Return the keys of all options."""
 
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """Texts that may take the place of the last `length` characters."""
+    """Texts that may replace the last `length` characters."""
 
     texts: Sequence[str]
     length: int = 0
 
 
 def candidates(before: str, after: str, names: Names) -> Candidates:
-    """What may come between two parts of a statement.
+    """Return the candidates for the place between two parts of a statement.
 
     Args:
         before: the statement up to the place.
-        after: what follows the place.
-        names: what the session knows.
+        after: the text after the place.
+        names: the names that the session knows.
     """
     every = list(scan(before))
     if every and every[-1].kind is Kind.COMMENT and (every[-1].text[:2] != "/*" or not every[-1].is_closed):
@@ -106,7 +106,7 @@ def _names(
 
 
 def _written(names: Iterable[str]) -> list[str]:
-    """Names as statements have them: in backticks where they would be no names otherwise."""
+    """Return names as statements spell them, in backticks if necessary."""
     return [name if _PLAIN.fullmatch(name) and name.upper() not in RESERVED else _in_backticks(name) for name in names]
 
 
@@ -115,7 +115,7 @@ def _in_backticks(name: str) -> str:
 
 
 def _parents(pieces: list[Piece]) -> list[str]:
-    """The names before the dots before the place; they are taken off the pieces."""
+    """Return the names before the dots at the end of the tokens, and remove both from the tokens."""
     found: list[str] = []
     while len(pieces) > 1 and pieces[-1].text == "." and pieces[-2].kind in (Kind.WORD, Kind.QUOTED):
         found.insert(0, _name(pieces[-2]))
@@ -124,7 +124,7 @@ def _parents(pieces: list[Piece]) -> list[str]:
 
 
 def _tables_in(pieces: Sequence[Piece]) -> dict[str, Sequence[str]]:
-    """The tables that a statement reads or writes: by their names or aliases, their paths."""
+    """Return the paths of the tables that a statement reads or writes, by name or alias."""
     found: dict[str, Sequence[str]] = {}
     for index, piece in enumerate(pieces):
         if piece.kind is not Kind.WORD or piece.text.upper() not in _BEFORE_TABLES:
@@ -158,7 +158,7 @@ def _fitting(found: Iterable[str], word: str) -> Candidates:
 
 
 def _that_begin_with(found: Iterable[str], word: str) -> Iterator[str]:
-    """Those that begin with a word; words of SQL as they are written, in small letters or in capitals."""
+    """Yield the candidates that begin with a word. SQL words follow the word's case."""
     begin = word.lstrip("`").lower()
     for one in found:
         if not one.lstrip("`").lower().startswith(begin) or one == word:

@@ -1,4 +1,4 @@
-"""The options of the shell, by Flink's keys."""
+"""The shell's options, by Flink's keys."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ _PREFIX: Final = "sql-client."
 
 
 def check_option(key: str, value: str) -> None:
-    """Refuse what is no option of the shell although its key says so, and values that it cannot take.
+    """Reject keys with the shell's prefix that are not options, and invalid values.
 
     Raises:
-        ValidationError: for a key that there is not.
-        ConfigurationError: for a value that the option does not take.
+        ValidationError: for an unknown key, or a number below 1.
+        ConfigurationError: for a value that the option does not accept.
     """
     if not key.startswith(_PREFIX):
         return
@@ -48,13 +48,13 @@ def check_option(key: str, value: str) -> None:
 
 
 def result_mode(config: TableConfig, is_terminal: bool) -> str:
-    """How rows of queries are shown. Only a terminal can draw a table anew, so elsewhere TABLEAU is the default."""
+    """Return how query rows are shown. Only a terminal can redraw a table, so elsewhere TABLEAU is the default."""
     if config.get(RESULT_MODE.key()) is None and not is_terminal:
         return "TABLEAU"
     return config.read(RESULT_MODE)
 
 
 def column_width(config: TableConfig) -> int:
-    """How wide a column is at most."""
+    """Return the maximum width of a column."""
     is_new = config.get(MAX_COLUMN_WIDTH.key()) is not None
     return config.read(MAX_COLUMN_WIDTH if is_new else OLD_COLUMN_WIDTH)

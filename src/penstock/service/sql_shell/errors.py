@@ -1,4 +1,4 @@
-"""What a person reads when a statement fails: the reason, and the place in the text where it is known."""
+"""Messages for statements that fail: the reason, and the position in the text if it is known."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from penstock.table.sql import SqlParserError
 
 
 def error_text(error: BaseException, statement: Statement, source: str | None = None, verbose: bool = False) -> str:
-    """The lines for an error of a statement.
+    """Return the message for an error of a statement.
 
     Args:
-        error: what was raised.
+        error: the exception.
         statement: the statement that raised it.
-        source: the file that it is from; None for one that was typed.
-        verbose: whether the traceback follows.
+        source: the file that contains the statement; None if it was typed.
+        verbose: whether to append the traceback.
     """
     place = "" if source is None else f" in {source}, line {statement.line}"
     lines = [f"[ERROR] Could not execute SQL statement{place}. Reason:"]
@@ -30,24 +30,24 @@ def error_text(error: BaseException, statement: Statement, source: str | None = 
 
 
 def reason(error: BaseException) -> str:
-    """An error in one text, with its class and without secrets."""
+    """Return an error as text, with its class and without secrets."""
     text = hide(str(error))
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 def in_script(error: SqlParserError, statement: Statement) -> SqlParserError:
-    """The error with its place in the whole text that the statement is from."""
+    """Return the error with its position in the whole text that contains the statement."""
     column = error.column + statement.column - 1 if error.line == 1 else error.column
     return SqlParserError(error.reason, error.line + statement.line - 1, column)
 
 
 def _pointed_at(error: SqlParserError, statement: Statement) -> list[str]:
-    """The line of the statement that has the error, and a caret below it."""
+    """Return the line of the statement that has the error, and a caret below it."""
     lines = statement.text.split("\n")
     if error.line > len(lines):
         return []
     line = lines[error.line - 1]
     number = str(error.line + statement.line - 1)
-    # Tabs stay, so that the caret stands where the terminal puts the character.
+    # Keep tabs, so that the caret is below the character in the terminal.
     indent = "".join("\t" if char == "\t" else " " for char in line[: error.column - 1])
     return [f"{number} | {line}", f"{' ' * len(number)} | {indent}^"]

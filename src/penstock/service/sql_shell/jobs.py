@@ -1,4 +1,4 @@
-"""The jobs that a session has started: SHOW JOBS, DESCRIBE JOB, STOP JOB, and the wait for their ends."""
+"""The jobs that a session has started: SHOW JOBS, DESCRIBE JOB, STOP JOB, and waiting for them to end."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _TERMINAL: Final = ("FINISHED", "FAILED", "CANCELED", "SUSPENDED")
 
 @dataclass(slots=True)
 class SessionJob:
-    """A job of the session. `is_stopped`: a statement has ended it; `is_told`: a person knows how it ended."""
+    """A job of the session. `is_stopped`: a statement has ended it; `is_told`: its outcome was reported to the user."""
 
     result: TableResult
     client: JobClient
@@ -34,37 +34,37 @@ class SessionJob:
 
     @property
     def id(self) -> str:
-        """Its id, as hexadecimal digits."""
+        """The job's id, as hexadecimal digits."""
         return str(self.client.get_job_id())
 
     @property
     def status(self) -> str:
-        """Where it is in its life."""
+        """The job's status."""
         return self.client.get_job_status().result().name
 
     @property
     def is_running(self) -> bool:
-        """Whether it has not ended."""
+        """Whether the job has not ended."""
         return self.status not in _TERMINAL
 
     def failure(self, error: BaseException) -> str:
-        """What to tell of its failure."""
+        """Return the message for the job's failure, and count it as reported."""
         self.is_told = True
         return f"[ERROR] Job {self.id} ({self.name}) failed. Reason:\n{reason(error)}\n"
 
     def row(self) -> tuple[str, str, str, str]:
-        """What SHOW JOBS says of it."""
+        """Return the job's row in SHOW JOBS."""
         return self.id, self.name, self.status, self.started.isoformat(" ", "milliseconds")
 
 
 class SessionJobs:
-    """See the module's text."""
+    """See the module docstring."""
 
     def __init__(self) -> None:
         self._jobs: dict[str, SessionJob] = {}
 
     def add(self, result: TableResult, name: str) -> SessionJob:
-        """A job that a statement has started now."""
+        """Add a job that a statement has just started."""
         started = datetime.datetime.now(datetime.UTC).replace(tzinfo=None)
         client = result.get_job_client()
         assert client is not None
@@ -73,19 +73,19 @@ class SessionJobs:
         return job
 
     def running(self) -> list[SessionJob]:
-        """Those that have not ended."""
+        """Return the jobs that have not ended."""
         return [job for job in self._jobs.values() if job.is_running]
 
     def show(self) -> TableResult:
-        """SHOW JOBS: the newest first."""
+        """Run SHOW JOBS: list the jobs, newest first."""
         return results.table(_COLUMNS, [job.row() for job in reversed(self._jobs.values())])
 
     def run(self, statement: statements.JobStatement) -> TableResult:
-        """DESCRIBE JOB or STOP JOB.
+        """Run DESCRIBE JOB or STOP JOB.
 
         Raises:
             ValidationError: if the session has not started the job, or the options do not fit.
-            CheckpointError: if the savepoint fails; the job then goes on.
+            CheckpointError: if the savepoint fails; the job then continues.
         """
         job = self._jobs.get(statement.job_id)
         if job is None:
@@ -105,11 +105,11 @@ class SessionJobs:
         return results.done()
 
     def not_stopped(self) -> Iterator[SessionJob]:
-        """Those that no statement has ended, in the order in which they were started."""
+        """Return the jobs that no statement has ended, in start order."""
         return (job for job in self._jobs.values() if not job.is_stopped)
 
     def failures(self) -> Iterator[str]:
-        """What to tell of each job that has failed since the last call."""
+        """Yield the message for each job that has failed since the last call."""
         for job in self.not_stopped():
             if not job.is_told and job.status == "FAILED":
                 error = job.client.get_job_execution_result().exception()
@@ -117,7 +117,7 @@ class SessionJobs:
                 yield job.failure(error)
 
     def cancel_all(self) -> None:
-        """Cancel those that run, and wait a little for their ends."""
+        """Cancel the running jobs, and wait briefly for them to end."""
         running = self.running()
         for job in running:
             job.is_stopped = True

@@ -1,4 +1,4 @@
-"""TABLE mode on a terminal: the table that a query stands for, drawn anew as its changes come."""
+"""TABLE mode on a terminal: the table that a query produces, redrawn as its changes arrive."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rich.text import Text
 from penstock.service.sql_shell.materialized import MaterializedTable
 
 REFRESHES_PER_SECOND: Final = 4
-#: borders, names of columns, the title and the line below
+#: borders, column names, the title and the line below
 _LINES_AROUND: Final = 7
 
 
@@ -24,7 +24,7 @@ def show_live(
     width: int,
     console: Console | None = None,
 ) -> None:
-    """Draw the table until its changes end. A thread of rich draws while this one waits for changes."""
+    """Draw the table until its changes end. A thread of rich draws while this thread waits for changes."""
     console = Console() if console is None else console
     is_running = True
 
@@ -38,7 +38,7 @@ def show_live(
 
 
 def drawing(table: MaterializedTable, names: Sequence[str], width: int, rows_max: int, is_running: bool) -> Group:
-    """The last rows of the table, as many as fit."""
+    """Return a drawing of the last rows of the table, as many as fit."""
     shown = table.rows(rows_max)
     count = len(table)
     caption = f"{count} {'row' if count == 1 else 'rows'} after {table.changes} changes"

@@ -1,4 +1,4 @@
-"""Log lines beside statements and tables of results."""
+"""Log lines next to statements and result tables."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from penstock.drivers.listener import KEEPS, log_to_stderr_by_default
 
 
 def limit_log() -> None:
-    """Log warnings alone at a terminal: what jobs log would stand between the lines of statements.
+    """Log only warnings at a terminal, so that the logs of jobs do not appear between the lines of statements.
 
-    Two lines are for the person who waits: that Spark starts, and where the REST API is.
+    Two lines remain, for the user who waits: that Spark starts, and the address of the REST API.
     """
     log_to_stderr_by_default()
     logging.getLogger("penstock").setLevel(logging.WARNING)
@@ -22,7 +22,7 @@ def limit_log() -> None:
 
 @contextmanager
 def hold_log() -> Iterator[None]:
-    """Hold lines below the level of a warning until the block ends, so that no line stands within a table."""
+    """Hold back lines below the level of a warning until the block ends, so that they do not appear inside a table."""
     held: list[tuple[logging.Handler, logging.LogRecord]] = []
     filters: list[tuple[logging.Handler, Callable[[logging.LogRecord], bool]]] = []
     for handler in logging.getLogger("penstock").handlers:

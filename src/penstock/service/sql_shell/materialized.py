@@ -1,4 +1,4 @@
-"""The table that a changelog stands for, as texts: what two rows show alike is one row, as often as it is there."""
+"""The materialized table of a changelog, as texts. Rows that look alike are one row with a count."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from threading import Lock
 
 
 class MaterializedTable:
-    """Changes in, rows out. One thread may change it while another looks at it.
+    """Turns changes into rows. One thread may change the table while another reads it.
 
     Args:
-        rows_max: how many rows are kept; the oldest go first.
+        rows_max: how many rows to keep; the oldest are dropped first.
     """
 
     def __init__(self, rows_max: int) -> None:
@@ -19,11 +19,11 @@ class MaterializedTable:
         self._counts: dict[tuple[str, ...], int] = {}
         self._total = 0
         self._lock = Lock()
-        #: how many changes have come
+        #: how many changes have arrived
         self.changes = 0
 
     def apply(self, kind: str, texts: Sequence[str]) -> None:
-        """One change, of a kind such as `+I`. A row that goes may come before the row that it takes back."""
+        """Apply a change, of a kind such as `+I`. A retraction may arrive before its insert."""
         row = tuple(texts)
         with self._lock:
             self.changes += 1
@@ -46,7 +46,7 @@ class MaterializedTable:
         return self._total
 
     def rows(self, last: int | None = None) -> list[tuple[str, ...]]:
-        """The rows that are there, those that changed last at the end; with `last`, only so many of them."""
+        """Return the current rows, the most recently changed last; with `last`, at most that many of the last rows."""
         with self._lock:
             newest = (row for row in reversed(self._counts) for _ in range(self._counts[row]))
             return list(islice(newest, last))[::-1]

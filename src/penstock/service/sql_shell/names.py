@@ -1,4 +1,4 @@
-"""What a session knows by name, for completion. What cannot be found out is not offered."""
+"""The names that a session knows, for completion. Names that cannot be looked up are not offered."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _TABLE_OPTIONS = [option.key() for option in (DML_SYNC, LOCAL_TIME_ZONE, MAX_COL
 
 
 class SessionNames:
-    """See the module's text, and `Names`."""
+    """See the module docstring, and `Names`."""
 
     def __init__(self, tables: TableEnvironment) -> None:
         self._tables = tables
@@ -56,4 +56,4 @@ def _or_nothing(found: Callable[[], list[str]]) -> list[str]:
     try:
         return found()
     except PenstockError:
-        return []  # the statement says so when it runs
+        return []  # the statement reports the error when it runs

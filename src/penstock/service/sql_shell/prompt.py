@@ -1,4 +1,4 @@
-"""The prompt: statements of many lines, with history, completion and colours."""
+"""The prompt: multi-line statements, with history, completion and colours."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class SqlCompleter(Completer):
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
         """See `Completer`."""
-        # Of several statements, the one that is still written.
+        # If there are several statements, complete the unfinished one.
         open_ones = [one for one in split(document.text_before_cursor) if not one.is_closed]
         before = document.text_before_cursor
         if open_ones:
@@ -47,7 +47,7 @@ class SqlCompleter(Completer):
 
 
 class History(FileHistory):
-    """Keeps statements with their secrets in memory, and writes them to the file without."""
+    """Keeps statements with their secrets in memory, but writes them to the file without secrets."""
 
     def store_string(self, string: str) -> None:
         """Write a statement to the file."""
@@ -55,13 +55,13 @@ class History(FileHistory):
 
 
 class Prompt:
-    """Asks for statements and runs them, until QUIT.
+    """Reads statements and runs them, until QUIT.
 
     Args:
-        shell: what runs them.
+        shell: runs the statements.
         history: the file with the lines of earlier sessions.
         session: the name of the session.
-        terminal_input: where keys come from; None for the terminal.
+        terminal_input: the source of keys; None for the terminal.
         terminal_output: where the prompt is drawn; None for the terminal.
     """
 
@@ -91,7 +91,7 @@ class Prompt:
         )
 
     def run(self) -> None:
-        """Ask and run until QUIT or Ctrl-D. What still runs then is cancelled."""
+        """Read and run statements until QUIT or Ctrl-D, then cancel the jobs that still run."""
         write_out(WELCOME)
         try:
             while not self._shell.is_over:
@@ -100,14 +100,14 @@ class Prompt:
                 try:
                     self._run(self._prompt.prompt())
                 except KeyboardInterrupt:
-                    continue  # Ctrl-C drops what was typed
+                    continue  # Ctrl-C discards the typed text
                 except EOFError:
                     self._shell.command(ShellCommand("QUIT"))
         finally:
             self._shell.jobs.cancel_all()
 
     def _run(self, text: str) -> None:
-        """Run what was typed, to the first statement that fails or is interrupted."""
+        """Run the typed statements, up to the first one that fails or is interrupted."""
         for statement in split(text):
             try:
                 if not self._shell.run(statement):
@@ -119,13 +119,16 @@ class Prompt:
                 return
 
     def _continuation(self, width: int, line_number: int, wrap_count: int) -> str:
-        """What stands before the lines of a statement that follow its first."""
+        """Return the prefix of a statement's continuation lines."""
         shows_numbers = self._shell.tables.get_config().read(SHOW_LINE_NUMBERS)
         return f"{line_number + 1}> ".rjust(width) if shows_numbers else "> ".rjust(width)
 
 
 def _bindings() -> KeyBindings:
-    """Enter ends a statement that is complete, and begins a line otherwise. Ctrl-C while a query runs is a signal."""
+    """Return the key bindings: Enter submits complete statements, and otherwise starts a new line.
+
+    Ctrl-C needs no binding: while a query runs, it is a signal.
+    """
     bindings = KeyBindings()
 
     @bindings.add("enter")

@@ -1,4 +1,4 @@
-"""Rows of a query on their way to a person: as a tableau, as changes, or as the table that they stand for."""
+"""Shows the rows of a query to the user: as a tableau, as changes, or as the materialized table."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ Write = Callable[[str], object]
 
 
 def write_out(text: str) -> None:
-    """Print a text at once, as rows come now and then."""
+    """Print a text and flush, because rows may arrive slowly."""
     sys.stdout.write(text)
     sys.stdout.flush()
 
 
 @dataclass(frozen=True, slots=True)
 class QueryView:
-    """How rows of queries are shown in this session.
+    """Shows query rows as this session's options say.
 
     Args:
-        config: the options of the session.
-        is_terminal: whether somebody looks, so that what is shown can change.
-        clock: seconds, for the time that a query took.
+        config: the session's options.
+        is_terminal: whether the output is a terminal, which can be redrawn.
+        clock: a clock (s), for the duration of a query.
     """
 
     config: TableConfig
@@ -42,11 +42,11 @@ class QueryView:
     clock: Callable[[], float] = time.monotonic
 
     def show(self, result: TableResult, begun: float) -> bool:
-        """Show all rows of a query. Ctrl-C cancels it; returns whether it came to its end.
+        """Show all rows of a query. Ctrl-C cancels it; returns whether it ran to its end.
 
         Args:
             result: the query.
-            begun: when it was asked for, by the clock.
+            begun: when it was submitted, by the clock.
         """
         changes = _Changes(result.collect())
         resolved = result.get_resolved_schema()
@@ -89,7 +89,7 @@ class QueryView:
 
 
 class _Changes:
-    """The rows of a query as changes, until it ends or is interrupted."""
+    """The rows of a query as changes, until the query ends or is interrupted."""
 
     def __init__(self, rows: CloseableIterator) -> None:
         self.rows = rows
@@ -99,12 +99,12 @@ class _Changes:
         try:
             for row in self.rows:
                 yield row.get_row_kind().short_string, tuple(row)
-        except KeyboardInterrupt:  # what is drawn around the rows gets its end
+        except KeyboardInterrupt:  # the frame around the rows is still completed
             self.is_cancelled = True
 
 
 class _Timed:
-    """Writes lines, and behind the last one how long all took. The last one is the one with the count of rows."""
+    """Writes lines, and appends the elapsed time to the last one, which is the row count."""
 
     def __init__(self, seconds: Callable[[], float]) -> None:
         self._seconds = seconds
@@ -115,13 +115,13 @@ class _Timed:
 
 
 def texts_of(changes: Iterable[ChangelogRow], schema: RowSchema) -> Iterator[tuple[str, list[str]]]:
-    """Changes with their values as text."""
+    """Yield changes with their values as text."""
     for kind, values in changes:
         yield kind, [text_of(one, type_, NULL_TEXT) for one, type_ in zip(values, schema.types, strict=True)]
 
 
 def show_changes(changes: Iterable[ChangelogRow], schema: RowSchema, write: Write) -> None:
-    """A line for each change, of any width."""
+    """Write a line for each change, of any width."""
     write(f"op {', '.join(schema.names)}\n")
     count = 0
     for kind, texts in texts_of(changes, schema):
@@ -131,7 +131,7 @@ def show_changes(changes: Iterable[ChangelogRow], schema: RowSchema, write: Writ
 
 
 def draw_table(table: MaterializedTable, schema: RowSchema, width: int) -> None:
-    """The table that the changes have made, with borders."""
-    # What its cells hold is text by now.
+    """Draw the table that results from the changes, with borders."""
+    # The cells are already text.
     texts = RowSchema(tuple(PlanColumn(name, STRING) for name in schema.names))
     Tableau(texts, fits_rows=True, width_max=width).print((("+I", row) for row in table.rows()), write_out)

@@ -1,4 +1,4 @@
-"""SQL as pieces, whatever its state: the parser's lexer refuses a text that is still written, this takes all of it."""
+"""Splits SQL into tokens, even if it is unfinished: the parser's lexer rejects unfinished text, this accepts any."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 
 class Kind(Enum):
-    """What a piece is."""
+    """The kind of a token."""
 
     SPACE = auto()
     COMMENT = auto()
@@ -22,7 +22,7 @@ class Kind(Enum):
 
 
 class Piece(NamedTuple):
-    """Some characters of a text, from the offset `at` on. `is_closed`: a text, name or comment has its end."""
+    """A token: characters of a text, starting at offset `at`. `is_closed`: a string, name or comment is terminated."""
 
     kind: Kind
     text: str
@@ -31,12 +31,12 @@ class Piece(NamedTuple):
 
     @property
     def end(self) -> int:
-        """The offset behind it."""
+        """The offset after the token."""
         return self.at + len(self.text)
 
     @property
     def is_blank(self) -> bool:
-        """Whether it means nothing: a space or a comment."""
+        """Whether the token has no meaning: a space or a comment."""
         return self.kind in (Kind.SPACE, Kind.COMMENT)
 
 
@@ -54,7 +54,7 @@ _PIECE: Final = re.compile(
 
 
 def scan(sql: str) -> Iterator[Piece]:
-    """All pieces of a text, in order, without gaps."""
+    """Yield all tokens of a text, in order, without gaps."""
     for match in _PIECE.finditer(sql):
         kind, text = Kind[match.lastgroup or ""], match[0]
         yield Piece(kind, text, match.start(), _is_closed(kind, text))

@@ -1,4 +1,4 @@
-"""Statements from files and from standard input: one after the other, to the first error."""
+"""Runs statements from files and from standard input, one after another, up to the first error."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from penstock.service.sql_shell.splitting import Statement, split
 from penstock.table.data.errors import ValidationError
 from penstock.table.sql import parse_statement, statements
 
-#: how a command ends that Ctrl-C has ended, as in shells
+#: the exit code of a command that Ctrl-C has ended, as in shells
 INTERRUPTED: Final = 130
 _NOT_IN_INIT: Final = (
     statements.QueryStatement,
@@ -25,7 +25,7 @@ _NOT_IN_INIT: Final = (
 
 
 def run_init(shell: Shell, script: str, source: str) -> bool:
-    """Run the statements that prepare a session, which start no job. Returns whether all worked."""
+    """Run the statements that prepare a session, which start no job. Returns whether all succeeded."""
     for statement in split(script):
         try:
             if isinstance(parse_statement(statement.text), _NOT_IN_INIT):
@@ -38,7 +38,7 @@ def run_init(shell: Shell, script: str, source: str) -> bool:
 
 
 def run_script(shell: Shell, script: str, source: str) -> int:
-    """Run all statements of a text, and wait for the jobs that they start. Returns the exit code of the command."""
+    """Run all statements of a text, and wait for the jobs that they start. Returns the command's exit code."""
     try:
         for statement in split(script):
             write_out(f"Penstock SQL> {statement.text};\n")
@@ -60,7 +60,7 @@ def run_script(shell: Shell, script: str, source: str) -> int:
 
 
 def _end(shell: Shell) -> int:
-    """Jobs live in this process, so it stays until they end."""
+    """Wait for the jobs, which run in this process. Returns the exit code."""
     if shell.has_open_set:
         _tell("[ERROR] BEGIN STATEMENT SET has no END, so its INSERT statements did not run.\n")
         shell.jobs.cancel_all()

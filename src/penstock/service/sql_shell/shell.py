@@ -1,4 +1,4 @@
-"""The shell without a terminal: one statement after the other, what it prints, and the jobs that it starts."""
+"""The shell without a terminal: runs one statement after another, prints results, keeps the jobs that they start."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ Statements end with a semicolon and may have many lines.
 
 
 class Shell:
-    """See the module's text.
+    """See the module docstring.
 
     Args:
-        tables: what runs statements.
-        is_terminal: whether results are shown where they can change.
-        clock: seconds.
+        tables: runs the statements.
+        is_terminal: whether the output can be redrawn.
+        clock: a clock (s).
     """
 
     def __init__(
@@ -54,9 +54,9 @@ class Shell:
     ) -> None:
         self.tables = tables
         self.jobs = SessionJobs()
-        #: whether QUIT was said
+        #: whether QUIT has been run
         self.is_over = False
-        #: whether a set of statements has begun and not ended
+        #: whether a statement set has begun and not ended
         self.has_open_set = False
         self._is_terminal = is_terminal
         self._clock = clock
@@ -65,14 +65,14 @@ class Shell:
 
     @property
     def is_verbose(self) -> bool:
-        """Whether errors are shown with their tracebacks."""
+        """Whether errors are shown with tracebacks."""
         return self.tables.get_config().read(VERBOSE)
 
     def run(self, statement: Statement) -> bool:
-        """Run a statement and print what it gives. Returns False for a query that was interrupted.
+        """Run a statement and print its result. Returns False if it was interrupted.
 
         Raises:
-            PenstockError: what `TableEnvironment.execute_sql` raises, and what makes a query or a job fail.
+            PenstockError: the errors of `TableEnvironment.execute_sql`, and the failure of a query or a job.
         """
         parsed = parse_statement(statement.text)
         match parsed:
@@ -94,7 +94,7 @@ class Shell:
     # --- statements of the shell -------------------------------------------------------------------------------------
 
     def command(self, statement: statements.ShellCommand) -> None:
-        """HELP, CLEAR, or QUIT, which is EXIT, too."""
+        """Run HELP, CLEAR, QUIT or its synonym EXIT."""
         if statement.command == "HELP":
             write_out(HELP)
         elif statement.command == "CLEAR":
@@ -103,7 +103,7 @@ class Shell:
             self.is_over = self._may_leave()
 
     def _may_leave(self) -> bool:
-        """Jobs end with the shell, so a person who leaves is asked for a second time."""
+        """Return whether to leave. Jobs end with the shell, so at a terminal QUIT must be repeated while jobs run."""
         running = [job.id for job in self.jobs.running()]
         if not self._is_terminal or set(running) <= set(self._warned_of):
             return True
@@ -126,7 +126,7 @@ class Shell:
         config = self.tables.get_config()
         waits = config.read(DML_SYNC)
         was_set = config.get_configuration().contains_key(DML_SYNC.key())
-        # The shell waits itself: it knows the job then, and can cancel it.
+        # The shell waits itself, so that it knows the job and can cancel it.
         config.set(DML_SYNC.key(), "false")
         try:
             result = self.tables.execute_sql(text)

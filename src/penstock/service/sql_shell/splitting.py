@@ -1,4 +1,4 @@
-"""A text of many statements, told apart by semicolons: those in texts, comments and STATEMENT SET separate nothing."""
+"""Splits a text into statements at its semicolons, except inside strings, comments and statement sets."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Final
 from penstock.service.sql_shell.scanning import Kind, Piece, scan
 
 _BLOCK: Final = ["STATEMENT", "SET", "BEGIN"]
-#: taken without a semicolon, too
+#: accepted without a semicolon
 _COMMANDS: Final = frozenset({"CLEAR", "EXIT", "HELP", "QUIT"})
 
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """A statement without its semicolon, and where it begins: line and column count from 1.
+    """A statement without its semicolon, and its position: line and column count from 1.
 
     `is_closed`: it has a semicolon.
     """
@@ -27,12 +27,12 @@ class Statement:
 
 
 def split(script: str) -> list[Statement]:
-    """The statements of a text, without comments and blanks around them."""
+    """Return the statements of a text, without surrounding comments and blanks."""
     return list(_statements(script))
 
 
 def is_complete(text: str) -> bool:
-    """Whether nothing has to follow: each statement has its semicolon, and each text and comment its end."""
+    """Return whether the text is complete: each statement has its semicolon, and each string and comment its end."""
     if text.strip().upper() in _COMMANDS:
         return True
     return all(piece.is_closed for piece in scan(text)) and all(one.is_closed for one in _statements(text))
@@ -57,14 +57,14 @@ def _statements(script: str) -> Iterator[Statement]:
 
 
 class _Block:
-    """How deep words are inside of STATEMENT SET BEGIN … END. A CASE has an END, too."""
+    """The nesting depth inside STATEMENT SET BEGIN … END. CASE has an END as well."""
 
     def __init__(self) -> None:
         self.depth = 0
         self._last: list[str] = []
 
     def see(self, word: str) -> None:
-        """The next word."""
+        """Process the next word."""
         self._last = [*self._last[-2:], word]
         if not self.depth:
             self.depth = int(self._last == _BLOCK)

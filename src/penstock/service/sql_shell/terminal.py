@@ -1,4 +1,4 @@
-"""What a terminal needs before there is a prompt."""
+"""Prepares a terminal for the prompt."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from penstock.service.sql_shell.shell import Shell
 
 
 def history_path(session: str | None, history: Path | None) -> Path:
-    """The file of lines that were typed: the one that was named, or one in the home directory for each session."""
+    """Return the history file: the one that was named, or one per session in the home directory."""
     if history is not None:
         return history.expanduser()
     return Path.home() / (".penstock-sql-history" if session is None else f".penstock-sql-history-{session}")
 
 
 def keep_private(path: Path) -> None:
-    """Make the file of lines, which may hold passwords, readable for its user alone; create it if it is missing."""
+    """Make the history file, which may contain passwords, accessible only to its owner; create it if it is missing."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o600)
@@ -32,7 +32,7 @@ def keep_private(path: Path) -> None:
 
 
 def run_terminal(shell: Shell, session: str | None, history: Path | None) -> int:
-    """Read statements from a person until there are no more. Returns the exit code.
+    """Read and run statements until the user quits. Returns the exit code.
 
     Raises:
         UnsupportedError: without prompt-toolkit.

@@ -1,1 +1,1 @@
-"""What savepoints and checkpoints hold, for `penstock state` and `penstock savepoint show`."""
+"""The contents of savepoints and checkpoints, for `penstock state` and `penstock savepoint show`."""

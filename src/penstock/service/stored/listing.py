@@ -14,13 +14,13 @@ from penstock.base.errors import OperationError
 from penstock.service.stored.sizes import size_text
 from penstock.state_processor import SavepointReader
 
-#: How many directories deep metadata may be: `<dir>/<job id>/chk-<n>/_metadata`.
+#: The maximum depth (directories) of metadata: `<dir>/<job id>/chk-<n>/_metadata`.
 DEPTH: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """One of them: `kind` is savepoint or checkpoint, `taken_at` in ISO 8601 (UTC), `state_bytes` of all its files."""
+    """A savepoint or checkpoint, according to `kind`; `taken_at` in ISO 8601 (UTC), `state_bytes` of all its files."""
 
     path: str
     kind: str
@@ -30,15 +30,15 @@ class Stored:
     state_bytes: int
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return it as a dictionary, for JSON."""
         return asdict(self)
 
 
 def stored(directory: str) -> list[Stored]:
-    """All that are below a directory, by the time at which they were taken.
+    """Return all savepoints and checkpoints below a directory, oldest first.
 
     Raises:
-        OperationError: if there is no such directory.
+        OperationError: if the directory does not exist.
         CheckpointError: if one is damaged.
     """
     files, root = fsspec.url_to_fs(directory)
@@ -49,7 +49,7 @@ def stored(directory: str) -> list[Stored]:
 
 
 def table_of(found: list[Stored]) -> Table:
-    """The same as a table."""
+    """Return the listing as a table."""
     table = Table(box=box.SIMPLE)
     for name in ("taken (UTC)", "kind", "id", "job", "size", "path"):
         table.add_column(name, justify="right" if name in ("id", "size") else "left", overflow="fold")

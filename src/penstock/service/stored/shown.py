@@ -1,4 +1,4 @@
-"""What `penstock savepoint show` prints (H5)."""
+"""The output of `penstock savepoint show` (H5)."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from penstock.state_processor import OperatorListing, SavepointReader, StateList
 
 
 def show(path: str, count: bool, console: Console) -> None:
-    """Print the operators and states of a savepoint; with `count`, keyed states are read for their entries.
+    """Print the operators and states of a savepoint; with `count`, read keyed states to count their entries.
 
     Raises:
-        CheckpointError: if there is no savepoint, or it is damaged.
+        CheckpointError: if the savepoint does not exist or is damaged.
     """
     reader = SavepointReader.read(path)
     kind = "savepoint" if reader.is_savepoint else "checkpoint"
@@ -38,10 +38,10 @@ def show(path: str, count: bool, console: Console) -> None:
 
 
 def described(path: str, count: bool) -> dict[str, Any]:
-    """The same as plain values, for JSON.
+    """Return the same information as plain values, for JSON.
 
     Raises:
-        CheckpointError: if there is no savepoint, or it is damaged.
+        CheckpointError: if the savepoint does not exist or is damaged.
     """
     reader = SavepointReader.read(path)
     return {

@@ -1,1 +1,1 @@
-"""`penstock top`: a job at a glance, taken from the REST API."""
+"""`penstock top`: an overview of a job, from the REST API."""

@@ -1,4 +1,4 @@
-"""A sample as a picture in the terminal."""
+"""Draws a sample in the terminal."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from penstock.service.client.jobs import short_name
 from penstock.service.stored.sizes import size_text
 from penstock.service.top.sample import CheckpointSample, HoldSample, JobSample, VertexSample
 
-#: How wide (characters) the bar of a vertex's time is.
+#: The width (characters) of the bar of a vertex's time.
 BAR: Final = 16
 _COLOURS: Final = {"RUNNING": "green", "FINISHED": "green", "FAILED": "red", "FAILING": "red", "RESTARTING": "yellow"}
 
 
 def picture(sample: JobSample) -> Group:
-    """The job's line, a table of its vertices, and its checkpoints."""
+    """Return a drawing of the job's line, the table of its vertices, and its checkpoints."""
     head = Text.assemble(
         (short_name(sample.name), "bold"),
         f"  {sample.job_id}  ",
@@ -54,7 +54,7 @@ def _cells(vertex: VertexSample) -> list[Text]:
 
 
 def bar(vertex: VertexSample) -> Text:
-    """Where a vertex's time goes: letters as well as colours, for terminals and people without colours."""
+    """Return a bar of a vertex's time, with symbols as well as colours, for terminals and people without colours."""
     if vertex.busy is None:
         return Text("-".ljust(BAR))
     busy = round(vertex.busy * BAR)
@@ -64,7 +64,7 @@ def bar(vertex: VertexSample) -> Text:
 
 
 def rate_text(rate: float | None) -> str:
-    """Records a second, in a few characters."""
+    """Return the records per second, in a few characters."""
     if rate is None:
         return "-"
     for limit, unit in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
@@ -74,7 +74,7 @@ def rate_text(rate: float | None) -> str:
 
 
 def duration_text(milliseconds: float) -> str:
-    """A length of time, in a few characters."""
+    """Return a duration, in a few characters."""
     seconds = milliseconds / 1000
     if seconds < 1:
         return f"{milliseconds:.0f} ms"
@@ -89,7 +89,7 @@ def duration_text(milliseconds: float) -> str:
 
 
 def hold_text(hold: HoldSample) -> str:
-    """Which input holds a watermark back, in one line."""
+    """Describe in one line which input holds a watermark back."""
     origin = "" if hold.origin is None else f", from {hold.origin}"
     if not hold.has_watermarks:
         origin += ", a source without watermarks"
@@ -99,7 +99,7 @@ def hold_text(hold: HoldSample) -> str:
 
 
 def restarts_text(sample: JobSample) -> str:
-    """How often the job began again and when it failed last; empty if it never did."""
+    """Describe how often the job restarted and when it last failed; empty if it never restarted."""
     if not sample.restarts:
         return ""
     ago = "" if sample.failure_age_ms is None else f", the last failure {duration_text(sample.failure_age_ms)} ago"
@@ -107,7 +107,7 @@ def restarts_text(sample: JobSample) -> str:
 
 
 def checkpoints_text(found: CheckpointSample) -> str:
-    """The checkpoints in one line."""
+    """Describe the checkpoints in one line."""
     counts = f"checkpoints: {found.completed} completed, {found.in_progress} in progress, {found.failed} failed"
     if found.last_id is None:
         return counts

@@ -1,4 +1,4 @@
-"""What `penstock top` shows, from the answers of the REST API."""
+"""The data that `penstock top` shows, from the answers of the REST API."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Final
 from penstock.base.errors import OperationError
 from penstock.service.client.rest_client import RestClient
 
-#: The metrics of subtasks that are shown.
+#: The subtask metrics that are shown.
 METRICS: Final = (
     "numRecordsInPerSecond",
     "numRecordsOutPerSecond",
@@ -18,7 +18,7 @@ METRICS: Final = (
     "idleTimeMsPerSecond",
     "currentInputWatermark",
 )
-#: Below this, a watermark (ms) is none yet; Flink's is the least long.
+#: A watermark (ms) below this means that none has arrived yet; Flink uses the smallest long.
 NO_WATERMARK: Final = -(2**62)
 
 
@@ -26,8 +26,8 @@ NO_WATERMARK: Final = -(2**62)
 class VertexSample:
     """A vertex.
 
-    Rates are records a second of all subtasks; None where they are not known. `busy`, `back_pressured` and `idle` are
-    fractions of time (0 to 1), the mean of the subtasks. `watermark_lag_ms` is that of the slowest subtask.
+    Rates are records per second, summed over the subtasks; None if unknown. `busy`, `back_pressured` and `idle` are
+    fractions of time (0 to 1), averaged over the subtasks. `watermark_lag_ms` is the slowest subtask's lag.
     """
 
     vertex_id: str
@@ -46,7 +46,7 @@ class VertexSample:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointSample:
-    """The checkpoints of a job: how many, and the last that completed (None before the first)."""
+    """The checkpoints of a job: their counts, and the last completed one (None before the first)."""
 
     completed: int
     failed: int
@@ -59,9 +59,10 @@ class CheckpointSample:
 
 @dataclass(frozen=True, slots=True)
 class HoldSample:
-    """A vertex whose watermark has stood still for so long, because `inputs` do; they come from `origin`, if known.
+    """A vertex whose watermark has not advanced for `duration_ms`, because its `inputs` have not.
 
-    Where no `has_watermarks`, that is a source without a watermark strategy.
+    `origin` is the vertex that causes this, if known. Without `has_watermarks`, the cause is a source without a
+    watermark strategy.
     """
 
     name: str
@@ -74,7 +75,7 @@ class HoldSample:
 
 @dataclass(frozen=True, slots=True)
 class JobSample:
-    """A job at one moment; `duration_ms` is how long it runs, `failure_age_ms` the time since its last failure."""
+    """A job at one moment; `duration_ms` is its running time, `failure_age_ms` the time since its last failure."""
 
     job_id: str
     name: str
@@ -87,15 +88,15 @@ class JobSample:
     holds: tuple[HoldSample, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the sample as a dictionary, for JSON."""
         return asdict(self)
 
 
 def sample(client: RestClient, job_id: str) -> JobSample:
-    """The job as it is now: a request for the job, for checkpoints, for watermarks, and for each vertex.
+    """Fetch a job's current data: a request for the job, for checkpoints, for watermarks, and for each vertex.
 
     Raises:
-        OperationError: if the server does not answer, or knows no such job.
+        OperationError: if the server does not answer, or does not know the job.
     """
     job = client.get(f"/jobs/{job_id}")
     now = int(job["now"])
@@ -116,7 +117,7 @@ def sample(client: RestClient, job_id: str) -> JobSample:
 
 
 def _holds(client: RestClient, job_id: str) -> tuple[HoldSample, ...]:
-    """Nothing of a server that does not say, such as Flink's, or one whose token is missing."""
+    """Return the holds; empty if the server does not report them, as Flink's does not, or its token is missing."""
     try:
         found = client.get(f"/jobs/{job_id}/watermark-hold")["holds"]
     except OperationError:

@@ -1,10 +1,10 @@
 """The RocksDB backend: tables, states and snapshots over one store (D1, D3, G7).
 
-The directory belongs to the backend: `db` in it is the store, `chk-<n>` what was captured for checkpoint n. It is made
-at the first use of state, or by `restore_files`; an operator without keyed state never touches the disk.
+The directory belongs to the backend: `db` is the store, `chk-<n>` the capture of checkpoint n. It is created at the
+first use of state, or by `restore_files`; an operator without keyed state never touches the disk.
 
-A plain value, an accumulator, a window's or a timer's entry is one row. Map state keeps a row for each key of a map,
-list state a row for each run of items appended between two writings.
+A plain value, an accumulator, and an entry of a window or timer are one row each. Map state has a row for each key of a
+map, list state a row for each run of items appended between two writes.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _LAYOUTS: Final = {WHOLE: "whole values", MAP: "maps", LIST: "lists"}
 
 
 class RocksDBKeyedStateBackend(KeyedStateBackend):
-    """See the module's text. `key_groups` are the first and the last that the subtask owns."""
+    """See the module docstring. `key_groups` are the first and the last that the subtask owns."""
 
     def __init__(
         self,
@@ -59,9 +59,9 @@ class RocksDBKeyedStateBackend(KeyedStateBackend):
         self._maps: dict[str, Maps] = {}
         self._lists: dict[str, Lists] = {}
         self._sweepers: list[RowSweeper] = []
-        #: by state, the time to live (ms) after which entries stay out of canonical snapshots
+        #: by state, the time to live (ms) after which canonical snapshots omit entries
         self._left_out_after_ms: dict[str, int] = {}
-        #: what the store held when it was opened: state -> layout -> namespace -> key groups as bits
+        #: the contents of the store when it was opened: state -> layout -> namespace -> key groups as bits
         self._stored: dict[str, dict[bytes, dict[Any, int]]] = {}
 
     # --- the store ----------------------------------------------------------------------------------------------------
@@ -79,7 +79,7 @@ class RocksDBKeyedStateBackend(KeyedStateBackend):
         return self._cache
 
     def _take_over_keys(self, cache: WriteCache) -> None:
-        """The store is new, or was written by an older release."""
+        """Check the keys of a store that an older release wrote, or that is new, and note their version."""
         for name in self._stored:
             check_old_keys(cache, name, self.key_groups, self._loader(name))
         batch = cache.store.batch()
@@ -125,7 +125,7 @@ class RocksDBKeyedStateBackend(KeyedStateBackend):
         """Close the store; changes after the last checkpoint are lost. The caller removes the directory.
 
         Raises:
-            StateError: if RocksDB cannot write its buffers. The store is closed all the same.
+            StateError: if RocksDB cannot write its buffers. The store is closed nevertheless.
         """
         self._is_closed = True
         cache, self._cache = self._cache, None
@@ -164,14 +164,14 @@ class RocksDBKeyedStateBackend(KeyedStateBackend):
         return RocksListState(self, lists)
 
     def rewrite(self, descriptor: StateDescriptor, convert: Converter) -> None:
-        """Convert all rows of a restored state that is not declared yet; a snapshot covers the store as a whole."""
+        """Convert all rows of a restored, undeclared state. No marks are needed: a snapshot covers the whole store."""
         name, cache = descriptor.name, self._open()
         self._only(name, {"map": MAP, "list": LIST}.get(descriptor.kind, WHOLE), WHOLE)
         if convert is not None:
             if name in self._tables:
                 cache.flush()
                 cache.turn()
-                cache.turn()  # now nothing of it is in memory
+                cache.turn()  # now none of its entries are in memory
             convert_rows(cache, name, self.key_groups, convert)
 
     def keys_of(self, descriptor: StateDescriptor) -> list[Any]:
@@ -191,7 +191,7 @@ class RocksDBKeyedStateBackend(KeyedStateBackend):
                 )
 
     def _spread(self, descriptor: StateDescriptor, layout: bytes) -> None:
-        """Rows of a canonical snapshot hold whole values, because it does not tell maps and lists from others."""
+        """Split whole values into rows: a canonical snapshot does not distinguish maps and lists from other values."""
         name, cache = descriptor.name, self._open()
         self._only(name, layout, WHOLE)
         table = self._tables.pop(name, None)
@@ -205,7 +205,7 @@ class RocksDBKeyedStateBackend(KeyedStateBackend):
     # --- snapshots ----------------------------------------------------------------------------------------------------
 
     def restore_files(self, sources: Sequence[SourceFiles]) -> None:
-        """Begin with the files of checkpoints, which are consumed; the first call on a backend."""
+        """Restore the files of checkpoints, which are consumed; must be the first call on a backend."""
         if self._cache is not None:
             raise StateError(f"{self.owner}: files can only be restored before state is used")
         assemble(self.directory / "db", sources, self.key_groups, self._settings, self.owner)
@@ -214,7 +214,7 @@ class RocksDBKeyedStateBackend(KeyedStateBackend):
             renew_classes(cache, name, self.key_groups, shapes, self._loader(name, self.schema_text(name)))
 
     def restored_names(self) -> list[str]:
-        """Those with a schema, and those in the files of checkpoints."""
+        """Return the states with a schema, and the states in the files of checkpoints."""
         return list(dict.fromkeys([*super().restored_names(), *self._stored]))
 
     def _require_undeclared(self, name: str) -> None:
@@ -222,7 +222,7 @@ class RocksDBKeyedStateBackend(KeyedStateBackend):
             raise StateError(f"{self.owner}: state {name!r} can only be restored before it is declared")
 
     def restore(self, name: str, entries: Entries, is_written: bool, schema: str = "") -> None:
-        """Put entries of a snapshot back. `restore_canonical` does it without having them all in memory."""
+        """Restore the entries of a snapshot. `restore_canonical` does so without holding them all in memory."""
         self._require_undeclared(name)
         self.note_schema(name, schema, any(entries.values()))
         table, cache = self.table(name), self._open()
@@ -254,7 +254,7 @@ class RocksDBKeyedStateBackend(KeyedStateBackend):
         is_written: bool = False,
         schema: str = "",
     ) -> bool:
-        """As everywhere, without having them all in memory; the next snapshot stores them all in any case."""
+        """Restore canonical files without holding all entries in memory; the next snapshot stores them all anyway."""
         self._require_undeclared(name)
         table, cache = self.table(name), self._open()
         cache.flush()
@@ -267,7 +267,7 @@ class RocksDBKeyedStateBackend(KeyedStateBackend):
         return False
 
     def capture(self, checkpoint_id: int) -> list[RocksCapture]:
-        """Flush, and take hard links of the files; raises `StateError` for what cannot be stored."""
+        """Flush, and create hard links of the files; raises `StateError` for values that cannot be stored."""
         if self._cache is None:
             return []
         for sweeper in self._sweepers:
@@ -283,13 +283,13 @@ class RocksDBKeyedStateBackend(KeyedStateBackend):
         return [capture]
 
     def confirm(self, checkpoint_id: int) -> None:
-        """Nothing to do: which files need not be stored again follows from the checkpoint's handle."""
+        """Do nothing: the checkpoint's handle determines which files need not be stored again."""
 
     def take_back(self, checkpoint_id: int) -> None:
-        """Nothing to do either, as a savepoint leaves no handle."""
+        """Do nothing: a savepoint leaves no handle."""
 
     def sizes(self) -> Mapping[str, int]:
-        """Bytes and estimates for metrics."""
+        """Return sizes (bytes) and estimates, for metrics."""
         return {} if self._cache is None else self._cache.store.sizes()
 
     def measured(self) -> dict[str, int | float]:

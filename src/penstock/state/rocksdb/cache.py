@@ -1,14 +1,14 @@
-"""How much stays in memory: two generations of entries, and the settling points at which they change.
+"""The entries in memory: two generations, and the settling points at which they change.
 
-An access that finds its entry in memory should cost what a dictionary costs, so it records nothing: there is no list of
-least recently used entries. Instead entries have two generations. An entry that is asked for is in the young one, or
-moves into it, from the old one or from the store. Once the young one is full, the next settling point is a turn. What
-is left in the old generation has not been asked for during a whole generation. The cache writes what is marked in it,
-then drops it, and the young generation becomes the old one. So a hot entry is serialised only for a checkpoint, and the
-time of a turn is proportional to the accesses that went to the store since the last one.
+An access that finds its entry in memory should be as cheap as a dictionary access, so it records nothing: there is no
+list of least recently used entries. Instead entries have two generations. A requested entry is in the young generation,
+or moves into it from the old one or from the store. Once the young generation is full, the next settling point is a
+turn. The entries left in the old generation have not been requested during a whole generation. The cache writes the
+marked ones, drops the old generation, and the young generation becomes the old one. So a hot entry is serialised only
+for a checkpoint, and the time of a turn is proportional to the accesses that went to the store since the last one.
 
-The cache asks its members to
-- `write_back(batch)`: write what is marked, forget the marks, keep the entries;
+The cache calls its members:
+- `write_back(batch)`: write the marked entries, forget the marks, keep the entries;
 - `turn(batch)`: drop the old generation, and make the young one the old one.
 Both happen at settling points only (see `state.backend`), so all changes are marked then.
 """
@@ -26,27 +26,27 @@ from penstock.state.rocksdb.store import Batch, RowStore
 from penstock.state.shapes import Shapes
 from penstock.state.snapshot import KEYS_VERSION
 
-#: What an entry takes beside its value, in bytes: a slot of a dictionary, the key, and a place among the marks.
+#: The size of an entry without its value, in bytes: a slot of a dictionary, the key, and a place among the marks.
 _ENTRY_BYTES: Final = 256
-#: How much more a value takes as objects than as pickled bytes; a rule of thumb.
+#: How much larger a value is as objects than as pickled bytes; a rule of thumb.
 _OBJECT_FACTOR: Final = 4
 _SEGMENT_ROW: Final = META_PREFIX + b"segment"
 _KEYS_ROW: Final = META_PREFIX + b"keys"
 
 
 class Member(Protocol):
-    """What holds entries in memory."""
+    """A holder of entries in memory."""
 
     def write_back(self, batch: Batch) -> None: ...
 
     def turn(self, batch: Batch) -> None: ...
 
     def young(self) -> int:
-        """Entries of the young generation that were not counted in `WriteCache.grown`."""
+        """Return the number of entries in the young generation that `WriteCache.grown` does not include."""
 
 
 class WriteCache:
-    """What one backend keeps in memory."""
+    """The entries that one backend keeps in memory."""
 
     __slots__ = (
         "_members",
@@ -65,9 +65,9 @@ class WriteCache:
     def __init__(self, store: RowStore, settings: RocksDBSettings, owner: str) -> None:
         self.store = store
         self.owner = owner
-        #: Entries that came into the young generation, as far as members count them here.
+        #: The number of entries added to the young generation, as far as members count them here.
         self.grown = 0
-        #: Rows that members wrote, by state; only of the states that are in here already.
+        #: The number of rows that members wrote, by state; only for states that are already keys here.
         self.written: dict[str, int] = {}
         self._members: list[Member] = []
         self._settings = settings
@@ -82,15 +82,15 @@ class WriteCache:
             self._picklers[name].is_new = False
 
     def add(self, member: Member) -> None:
-        """Take a member in."""
+        """Add a member."""
         self._members.append(member)
 
     def remove(self, member: Member) -> None:
-        """Forget a member, which has been written back."""
+        """Remove a member, which has been written back."""
         self._members.remove(member)
 
     def resize(self) -> None:
-        """There is room for more entries, or for fewer: what is too much goes at the next settling points."""
+        """Adapt to room for more or fewer entries: the next settling points drop the excess."""
         self.generation_max = self._generation()
 
     def _generation(self) -> int:
@@ -98,7 +98,7 @@ class WriteCache:
         return max(1, self._settings.object_bytes // (2 * (_ENTRY_BYTES + _OBJECT_FACTOR * mean)))
 
     def settle(self) -> None:
-        """A settling point."""
+        """Run a settling point."""
         size = self.grown
         for member in self._members:
             size += member.young()
@@ -115,7 +115,7 @@ class WriteCache:
         self.generation_max = self._generation()
 
     def flush(self) -> None:
-        """Write all that is marked, and what a restore must know to continue with the rows."""
+        """Write all marked entries, and the metadata that a restore needs to continue with the rows."""
         batch = self.store.batch()
         for member in self._members:
             member.write_back(batch)
@@ -128,13 +128,13 @@ class WriteCache:
         batch.write()
 
     def put(self, batch: Batch, row: bytes, raw: bytes) -> None:
-        """Write a row, and learn from its size for how many entries there is room."""
+        """Write a row; its size refines the estimate of how many entries fit."""
         self._rows += 1
         self._row_bytes += len(raw)
         batch.put(row, raw)
 
     def read(self, row: bytes) -> bytes | None:
-        """A row's value, from whose size the cache learns the same."""
+        """Return a row's value, whose size refines the same estimate."""
         raw = self.store.get(row)
         if raw is not None:
             self._rows += 1
@@ -142,23 +142,23 @@ class WriteCache:
         return raw
 
     def note_written(self, name: str, count: int) -> None:
-        """`count` rows of a state were written."""
+        """Note that `count` rows of a state were written."""
         if name in self.written:
             self.written[name] += count
 
     def pickle(self, name: str, value: Any) -> bytes:
-        """A value's bytes; raises `StateError` that names the operator and the state."""
+        """Pickle a value; raises a `StateError` that names the operator and the state."""
         try:
             return (self._picklers.get(name) or self._pickler(name)).dumps(value)
         except Exception as error:
             raise StateError(f"{self.owner}: a value in state {name!r} cannot be pickled: {error}") from error
 
     def encode(self, name: str, value: bytes, *keys: Any) -> bytes:
-        """The content of a row with a pickled value, under these keys."""
+        """Return the content of a row with a pickled value, under these keys."""
         return encode(value, keys, lambda data: self.pickle(name, data))
 
     def unpickle(self, name: str, raw: bytes) -> Any:
-        """The value in a row; raises `StateMigrationError` that names the operator and the state."""
+        """Return the value in a row; raises a `StateMigrationError` that names the operator and the state."""
         try:
             return pickle.loads(raw)
         except Exception as error:
@@ -173,39 +173,39 @@ class WriteCache:
         return pickler
 
     def note_shapes(self, name: str, shapes: Shapes) -> None:
-        """Note that pickles of these classes come into a state's rows without `pickle`."""
+        """Note that pickles of these classes enter a state's rows without `pickle`."""
         (self._picklers.get(name) or self._pickler(name)).note(shapes)
 
     def forget_shapes(self, name: str) -> None:
-        """All rows of a state are about to be pickled again."""
+        """Forget the shapes of a state, all of whose rows are about to be pickled again."""
         self._pickler(name)
 
     def next_segment(self) -> int:
-        """A number above those of all segments of lists that were written."""
+        """Return a number above the numbers of all list segments that were written."""
         self._segment += 1
         return self._segment
 
 
 def segments_of(store: RowStore) -> int:
-    """Up to which number a store has segments of lists."""
+    """Return the highest number of a list segment in a store."""
     return int.from_bytes(store.get(_SEGMENT_ROW) or b"", "big")
 
 
 def has_present_keys(store: RowStore) -> bool:
-    """Whether the rows follow today's canonical bytes; rows from before there were versions may not."""
+    """Return whether the rows use the current canonical bytes; rows from before versions existed may not."""
     return store.get(_KEYS_ROW) == KEYS_VERSION
 
 
 def put_keys_version(batch: Batch) -> None:
-    """Note that the rows follow today's canonical bytes."""
+    """Note that the rows use the current canonical bytes."""
     batch.put(_KEYS_ROW, KEYS_VERSION)
 
 
 def drop_keys_version(batch: Batch) -> None:
-    """Note that some of the rows may follow the canonical bytes from before there were versions."""
+    """Note that some rows may use the canonical bytes from before versions existed."""
     batch.delete(_KEYS_ROW)
 
 
 def put_segments(batch: Batch, number: int) -> None:
-    """Note up to which number a store has segments of lists."""
+    """Note the highest number of a list segment in a store."""
     batch.put(_SEGMENT_ROW, number.to_bytes(8, "big"))

@@ -1,8 +1,8 @@
-"""From the store to the format that all backends share, and back (H4, H5).
+"""Converts the store to the format that all backends share, and back (H4, H5).
 
 The canonical format has a row (key group, operation, key, namespace, value) for each entry; a map or a list is one
-value in it. Writing goes through the store in order, one file of bounded size after the other. So the state need not
-fit into memory, but each single map or list must. Values are copied as they were pickled wherever an entry is one row.
+value in it. An export reads the store in order and writes one file of bounded size after another. So the state need not
+fit into memory, but each single map or list must. If an entry is one row, its value is copied in pickled form.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from penstock.state.rocksdb.rows import (
 from penstock.state.rocksdb.store import Batch, Row, RowStore
 from penstock.state.snapshot import DROP_NAMESPACE, PUT, KeyedRows, about_keyed, iterate_keyed
 
-#: A file of an export is closed when it has grown to this size, so a reader never needs more at a time.
+#: An export closes a file that has grown to this size, so a reader never needs more at a time.
 CHUNK_BYTES = 16 << 20
 Entry = tuple[bytes, bytes, bytes]  # key, namespace, value, all pickled
 
 
 def state_names(store: RowStore) -> list[str]:
-    """The states that have rows."""
+    """Return the states that have rows."""
     return sorted({place.name for place in store.places()})
 
 
@@ -50,7 +50,7 @@ def export_keyed(
     chunk_bytes: int = CHUNK_BYTES,
     expired_ms: int | None = None,
 ) -> Iterator[bytes]:
-    """A state in the canonical format, as a history of files; without what was not accessed after `expired_ms`."""
+    """Yield a state in the canonical format, as a history of files; without entries not accessed after `expired_ms`."""
     rows, size, shapes = KeyedRows(), 0, read_shapes(store).get(name)
     for group in range(key_groups[0], key_groups[1] + 1):
         for key, namespace, value in _entries(store, group, name, expired_ms):
@@ -118,12 +118,12 @@ def import_keyed(
 ) -> dict[Any, int]:
     """Write a history, oldest file first, as rows of whole values; returns the key groups (as bits) by namespace.
 
-    Values are copied as they were pickled, except where classes have changed: those are pickled again.
+    Values are copied in pickled form, except if classes have changed: then they are pickled again.
     """
     batch = cache.store.batch()
     groups: dict[Any, int] = {}
     namespaces: dict[bytes, tuple[Any, bytes]] = {}
-    for data in files:  # which reads them: what the storage raises is its own affair
+    for data in files:  # the iteration reads the files; errors of the storage propagate unchanged
         try:
             _import_file(cache, batch, name, data, key_groups, loader, groups, namespaces)
         except StateError:
@@ -183,7 +183,7 @@ def _prefixes(groups: int, head: bytes) -> Iterator[bytes]:
 
 
 def spread(cache: WriteCache, name: str, layout: bytes, key_groups: tuple[int, int]) -> None:
-    """Turn the rows of a state that hold whole maps or lists into rows of parts."""
+    """Split the rows of a state that hold whole maps or lists into rows of parts."""
     whole, parts = namespace_head(name, WHOLE, None), namespace_head(name, layout, None)
     store, batch = cache.store, cache.store.batch()
     wanted = dict if layout == MAP else list

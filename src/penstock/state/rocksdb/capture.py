@@ -1,13 +1,13 @@
 """Checkpoints of the store: hard links at once, files stored in the background (G7).
 
-Capturing writes what is marked, flushes, and links the store's files into a directory of the checkpoint. From then on
-nothing the operator does can reach them. RocksDB never changes a file of rows (`*.sst`). Within one store, and the
-stores that are restored from its checkpoints, it gives no name twice. So if the checkpoint on which this one builds has
-stored a file of rows under the same name, this one only refers to it. The few files of other kinds, some kilobytes, are
-stored each time.
+Capturing writes the marked entries, flushes, and links the store's files into a directory of the checkpoint. From then
+on the operator cannot change them. RocksDB never changes a file of rows (`*.sst`). It never reuses a file name within
+one store and the stores that are restored from its checkpoints. So if the checkpoint that this one builds on has stored
+a file of rows under the same name, this one only refers to it. The few files of other kinds, some kilobytes, are stored
+each time.
 
-The caller stores files: it hands `store_files` a function that stores one local file and returns a reference to it,
-whatever that is. It hands `fetch_files` a function that returns the bytes of a reference.
+The caller stores files: it passes `store_files` a function that stores one local file and returns a reference of any
+type. It passes `fetch_files` a function that returns the bytes of a reference.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _SHARED_SUFFIX = ".sst"
 
 @dataclass(frozen=True)
 class LocalFile:
-    """A file of a captured store. One that `is_shared` has the same bytes wherever it has the same name."""
+    """A file of a captured store. If `is_shared`, all files of that name have the same bytes."""
 
     name: str
     length: int
@@ -43,7 +43,7 @@ class LocalFile:
 
 @dataclass(frozen=True)
 class RocksCapture:
-    """The keyed state of one operator in one subtask as of a checkpoint, in a directory of its own."""
+    """The keyed state of one operator in one subtask as of a checkpoint, in its own directory."""
 
     directory: Path
     owner: str
@@ -51,13 +51,13 @@ class RocksCapture:
     files: tuple[LocalFile, ...]
     settings: RocksDBSettings
     schemas: Mapping[str, str] = field(default_factory=dict)
-    #: by state, the latest time of access (ms) of what canonical files leave out, where they leave anything out
+    #: by state, the latest access time (ms) of the entries that canonical files omit, if they omit any
     expired_ms: Mapping[str, int] = field(default_factory=dict)
 
     def store_files(
         self, store: Callable[[str, Path], Reference], known: Mapping[str, Reference]
     ) -> dict[str, Reference]:
-        """Store the files that `known`, of the checkpoint built on, lacks; returns references to all by name."""
+        """Store the files missing from `known`, the previous checkpoint's files; returns references to all by name."""
         stored = {}
         for file in self.files:
             if file.is_shared and file.name in known:
@@ -71,7 +71,7 @@ class RocksCapture:
         return BACKEND_NAME
 
     def store(self, write: Callable[[str, bytes], Reference], known: Mapping[str, Reference]) -> dict[str, Reference]:
-        """As `store_files`, with the bytes of each file."""
+        """Do the same as `store_files`, passing the bytes of each file."""
         return self.store_files(lambda name, path: write(name, path.read_bytes()), known)
 
     def store_in(self, writer: CaptureWriter) -> None:
@@ -80,7 +80,7 @@ class RocksCapture:
 
     @contextmanager
     def opened(self) -> Iterator[RowStore]:
-        """The captured rows, to be read only."""
+        """Open the captured rows, read-only."""
         store = RowStore(self.directory, self.settings, self.owner, read_only=True)
         try:
             yield store
@@ -88,14 +88,14 @@ class RocksCapture:
             store.close()
 
     def export(self, chunk_bytes: int = CHUNK_BYTES) -> Iterator[tuple[str, bytes]]:
-        """All states in the canonical format: (state name, file), the files of a state after each other."""
+        """Yield all states in the canonical format: (state name, file), one state's files after another's."""
         with self.opened() as store:
             for name in state_names(store):
                 for data in export_keyed(store, name, self.key_groups, chunk_bytes, self.expired_ms.get(name)):
                     yield name, data
 
     def discard(self) -> None:
-        """Remove the directory: the files are stored, or will not be. A second call changes nothing."""
+        """Remove the directory: its files are stored, or not needed. A second call has no effect."""
         shutil.rmtree(self.directory, ignore_errors=True)
 
 
@@ -108,13 +108,13 @@ def capture_store(
     schemas: Mapping[str, str],
     expired_ms: Mapping[str, int],
 ) -> RocksCapture:
-    """Flush a store and link its files into `directory`; what an earlier attempt left there goes."""
+    """Flush a store and link its files into `directory`, replacing the files of an earlier attempt."""
     shutil.rmtree(directory, ignore_errors=True)
     store.checkpoint(directory)
     files = []
     for path in sorted(directory.iterdir()):
         length = path.stat().st_size
-        # Options are those of the settings, and the log is empty, because the store keeps none.
+        # The settings determine the options, and the log is empty because the store keeps none.
         if path.name.startswith("OPTIONS") or (path.suffix == ".log" and not length):
             path.unlink()
         else:
@@ -123,7 +123,7 @@ def capture_store(
 
 
 def fetch_files(references: Mapping[str, Reference], fetch: Callable[[Reference], bytes], directory: Path) -> None:
-    """Lay the files of a checkpoint into a new directory, for `RocksDBKeyedStateBackend.restore_files`."""
+    """Write the files of a checkpoint into a new directory, for `RocksDBKeyedStateBackend.restore_files`."""
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)
     for name, reference in references.items():

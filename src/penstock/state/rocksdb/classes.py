@@ -1,7 +1,7 @@
-"""Which classes the pickles of a store name, and the fields that these had (H4).
+"""The classes named in the pickles of a store, and the fields that they had (H4).
 
 The backend notes them while it pickles rows, and keeps them in a row of the store that belongs to no key group: JSON,
-by state, of `state.shapes`. So a restore knows without looking at the rows whether the program's classes are still the
+by state, of `state.shapes`. So a restore knows without reading the rows whether the program's classes are still the
 same.
 """
 
@@ -20,12 +20,12 @@ from penstock.state.rocksdb.store import Batch, RowStore
 from penstock.state.shapes import Shapes, find_class, loads_with_shapes, merged, shapes_from_json
 
 _CLASSES_ROW: Final = META_PREFIX + b"classes"
-#: By state; None for one of which nothing is known.
+#: By state; None if nothing is known about a state.
 StateShapes = dict[str, Shapes | None]
 
 
 def read_shapes(store: RowStore) -> StateShapes:
-    """The shapes of all states that a store has rows of, as far as is known."""
+    """Return the known shapes of all states that have rows in a store."""
     data = store.get(_CLASSES_ROW)
     if data is None:
         return {}
@@ -38,7 +38,7 @@ def put_shapes(batch: Batch, shapes: Mapping[str, Shapes | None]) -> None:
 
 
 def merged_shapes(several: list[StateShapes]) -> StateShapes:
-    """The shapes of rows that come from several stores."""
+    """Return the shapes of rows from several stores."""
     names = {name for one in several for name in one}
     return {name: merged([one[name] for one in several if name in one]) for name in names}
 
@@ -50,12 +50,12 @@ class NotingPickler(pickle.Pickler):
         self._file = BytesIO()
         super().__init__(self._file, 5)
         self.shapes = shapes
-        #: Whether there is anything in `shapes` that was not written.
+        #: Whether `shapes` contains anything that was not written.
         self.is_new = True
         self._seen: set[type] = set()
 
     def dumps(self, value: Any) -> bytes:
-        """As `pickling.dumps`."""
+        """Pickle a value like `pickling.dumps`."""
         file = self._file
         file.seek(0)
         file.truncate()
@@ -70,12 +70,12 @@ class NotingPickler(pickle.Pickler):
             self.clear_memo()
 
     def note(self, shapes: Mapping[str, tuple[str, ...] | None]) -> None:
-        """Note that there are pickles of these classes too."""
+        """Note that there are pickles of these classes as well."""
         if not shapes.items() <= self.shapes.items():
             self.shapes.update(shapes)
             self.is_new = True
 
-    # Called for whatever is not of a plain built-in type.
+    # Called for every object that is not of a plain built-in type.
     def reducer_override(self, value: Any) -> Any:
         cls = value if isinstance(value, type) else type(value)
         if cls not in self._seen:
@@ -84,5 +84,5 @@ class NotingPickler(pickle.Pickler):
                 if find_class(cls.__module__, cls.__qualname__) is cls:
                     self.note({f"{cls.__module__}:{cls.__qualname__}": class_fields(cls)})
             except (ImportError, AttributeError):
-                pass  # it is pickled by other means than its name
+                pass  # the class is not pickled by name
         return NotImplemented

@@ -1,7 +1,7 @@
-"""List state in segments: appending neither reads nor writes what is there already.
+"""List state in segments: appending neither reads nor writes the existing items.
 
-What was appended since the last write becomes one more row, a segment. Segments are joined when the list is read, and
-written as one when there are many.
+The items appended since the last write become one more row, a segment. A read joins the segments of a list, and writes
+the list as one segment if there are many.
 """
 
 from __future__ import annotations
@@ -19,28 +19,28 @@ from penstock.state.states import ListState
 
 T = TypeVar("T")
 
-#: A list that a read finds in more segments than this is written as one.
+#: A read writes a list with more segments than this as one segment.
 _SEGMENTS_MAX = 8
 
 
 class ListCell:
-    """The list of one key. `items` are all of them when `is_loaded`, and those of no segment yet otherwise."""
+    """The list of one key. `items` are all items if `is_loaded`, else only the items that are not in a segment yet."""
 
     __slots__ = ("is_loaded", "is_replaced", "items", "segments", "written")
 
     def __init__(self) -> None:
         self.items: list[Any] = []
         self.is_loaded = False
-        #: the segments there are no longer hold
+        #: the existing segments are no longer valid
         self.is_replaced = False
         #: how many of the items are in segments
         self.written = 0
-        #: how many segments there are; -1 while that is not known
+        #: how many segments there are; -1 while unknown
         self.segments = -1
 
 
 class Lists(dict[Any, ListCell]):
-    """The lists in memory: the young generation; there is always a list, perhaps an empty one."""
+    """The lists in memory: the young generation. A list always exists, but may be empty."""
 
     def __init__(self, cache: WriteCache, name: str, max_parallelism: int) -> None:
         super().__init__()
@@ -65,7 +65,7 @@ class Lists(dict[Any, ListCell]):
         return key_group_of_bytes(data, self._max_parallelism).to_bytes(2, "big") + self._head + sized(data)
 
     def load(self, key: Any, cell: ListCell) -> None:
-        """Let a cell hold all items."""
+        """Load all items into a cell."""
         cache, name = self.cache, self._name
         segments = [cache.unpickle(name, raw) for _, raw in cache.store.scan(self._prefix(key))]
         stored = [item for segment in segments for item in segment]
@@ -99,7 +99,7 @@ class Lists(dict[Any, ListCell]):
             cell.items = []
 
     def sweep(self, row: bytes, raw: bytes, key_at: int, latest_expired_ms: int, batch: Batch) -> None:
-        """See `sweeper`. A row is a segment of a list; the items that are left stay in it."""
+        """See `sweeper`. A row is a segment of a list; its remaining items stay in it."""
         keys = pickled_keys(raw)
         key = plain_of(row[key_at + 4 : key_end(row, key_at)]) if keys is None else keys[0]
         cell = self.get(key) or self._old.get(key)
@@ -110,7 +110,7 @@ class Lists(dict[Any, ListCell]):
                 batch.delete(row)
             elif len(left) < len(pairs):
                 batch.put(row, self.cache.encode(self._name, self.cache.pickle(self._name, left), key))
-        elif not cell.is_replaced:  # else the row is about to go
+        elif not cell.is_replaced:  # else the row is about to be deleted
             left = [pair for pair in cell.items if pair[1] > latest_expired_ms]
             if len(left) < len(cell.items):
                 cell.items, cell.is_replaced = left, True
@@ -128,7 +128,7 @@ class Lists(dict[Any, ListCell]):
         self.marked.clear()
 
     def turn(self, batch: Batch) -> None:
-        """See `cache`. All is written, because the items of a list that is only appended to need not be kept."""
+        """See `cache`. Everything is written, because the items of a list that is only appended to need not be kept."""
         self.write_back(batch)
         self._old = dict(self)
         self.clear()
@@ -144,7 +144,7 @@ class RocksListState(ListState[T]):
         self._lists = lists
 
     def get(self) -> list[T]:
-        """The current key's items, oldest first, in a new list that belongs to the caller."""
+        """Return the current key's items, oldest first, in a new list that belongs to the caller."""
         key = self._backend.current_key
         cell = self._lists[key]
         if not cell.is_loaded:

@@ -1,6 +1,6 @@
-"""Map state with a row for each key of a map, so that a big map is neither read nor written as a whole.
+"""Map state with one row per map key, so that a large map is never read or written as a whole.
 
-Each key of the stream has a pane of its own, made when it is asked for.
+Each stream key has its own pane, created on first access.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from penstock.state.states import MapState, StateView
 K = TypeVar("K")
 V = TypeVar("V")
 
-#: What a pane counts among entries: it is a few dictionaries.
+#: The number of entries that a pane counts as, because it holds several dictionaries.
 _PANE_WEIGHT = 4
 
 
 class MapPane(Pane):
-    """The map of one key of the stream."""
+    """The map of one stream key."""
 
     __slots__ = ("_owner_key", "_prefix")
 
@@ -61,7 +61,7 @@ class MapPane(Pane):
 
 
 class Maps(dict[Any, MapPane]):
-    """The maps in memory, by key of the stream. There is always a map, perhaps an empty one."""
+    """The maps in memory, by stream key. A lookup always returns a map, possibly an empty one."""
 
     def __init__(self, cache: WriteCache, name: str, max_parallelism: int) -> None:
         super().__init__()
@@ -80,7 +80,7 @@ class Maps(dict[Any, MapPane]):
         return pane
 
     def sweep(self, row: bytes, raw: bytes, key_at: int, latest_expired_ms: int, batch: Batch) -> None:
-        """See `sweeper`."""
+        """See `Sweepable.sweep`."""
         end = key_end(row, key_at)
         keys = pickled_keys(raw) or (plain_of(row[key_at + 4 : end]), plain_of(row[end:]))
         pane = self.get(keys[0])
@@ -90,17 +90,17 @@ class Maps(dict[Any, MapPane]):
             batch.delete(row)
 
     def young(self) -> int:
-        """See `cache`; panes count for themselves."""
+        """Return 0: panes add their own entries to `WriteCache.grown`."""
         return 0
 
     def write_back(self, batch: Batch) -> None:
-        """See `cache`."""
+        """Write the marked entries of every pane."""
         for pane in self.values():
             if pane.changed:
                 pane.write_back(batch)
 
     def turn(self, batch: Batch) -> None:
-        """See `cache`."""
+        """Turn the generations of every pane, and forget idle panes."""
         idle = []
         for key, pane in self.items():
             pane.turn(batch)
@@ -111,7 +111,7 @@ class Maps(dict[Any, MapPane]):
 
 
 class RocksMapState(MapState[K, V]):
-    """A map for each key."""
+    """A map per key."""
 
     __slots__ = ("_maps",)
 
@@ -135,23 +135,23 @@ class RocksMapState(MapState[K, V]):
         self._maps[self._backend.current_key].update(dict_value)
 
     def remove(self, key: K) -> None:
-        """Remove the value under `key`, when there is one."""
+        """Remove the value under `key`, if any."""
         self._maps[self._backend.current_key].pop(key, None)
 
     def clear(self) -> None:
-        """Remove the state of the current key."""
+        """Remove the current key's state."""
         self._maps[self._backend.current_key].clear()
 
     def items(self) -> StateView[tuple[K, V]]:
-        """All pairs at this moment; the map may be changed while they are read."""
+        """Return all pairs as of now; the map may change while they are read."""
         return StateView(_Pairs(self._maps[self._backend.current_key].snapshot()))
 
     def keys(self) -> StateView[K]:
-        """All keys, in the same way."""
+        """Return all keys as of now; see `items`."""
         return StateView(_Keys(self._maps[self._backend.current_key].snapshot()))
 
     def values(self) -> StateView[V]:
-        """All values, in the same way."""
+        """Return all values as of now; see `items`."""
         return StateView(_Values(self._maps[self._backend.current_key].snapshot()))
 
     def sample(self) -> Iterable[Any]:

@@ -1,4 +1,4 @@
-"""What the RocksDB stores of a slot share in memory; `budget` says how it is divided."""
+"""The memory that the RocksDB stores of a slot share; `budget` divides it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from rocksdict import Cache, WriteBufferManager
 
 from penstock.state.rocksdb.budget import MemoryBudget
 
-#: Blocks in use and the rounding of charges may exceed the capacity of the cache by a little.
+#: The share of the budget that the cache gets: blocks in use and rounded charges may exceed its capacity slightly.
 _CAPACITY: Final = 15 / 16
 
 
@@ -16,33 +16,34 @@ class Sharer(Protocol):
     """A store that is open for writing."""
 
     def on_share(self) -> None:
-        """The shares have changed."""
+        """Handle a change of the shares."""
 
 
 class SlotMemory:
-    """One cache of blocks and one manager of write buffers for all stores of a slot, and the shares of each.
+    """The block cache and the write buffer manager that all stores of a slot share, and the share of each store.
 
-    A store takes its new share when it writes next, not at once: while a job starts, the shares change with each store.
+    A store takes its new share at its next write rather than at once, because every store that opens while a job starts
+    changes the shares.
     """
 
     def __init__(self, budget: MemoryBudget) -> None:
         self._budget = budget
         self._sharers: list[Sharer] = []
         self.blocks = Cache(int(budget.rocksdb_bytes * _CAPACITY))
-        # Without stalls: a writer that waits for the flush of another store would stop all stores of the slot.
+        # No stalls: a writer waiting for another store's flush would stop all stores of the slot.
         self.buffers = WriteBufferManager.new_write_buffer_manager_with_cache(
             budget.write_buffers_bytes, False, self.blocks
         )
 
     def join(self, sharer: Sharer) -> None:
-        """A store is about to be opened; raises `ConfigurationError` if the budget is too small for one more."""
+        """Register a store before it opens; raise `ConfigurationError` if the budget is too small for one more."""
         self._budget.check(len(self._sharers) + 1)
         others = list(self._sharers)
         self._sharers.append(sharer)
         self._tell(others)
 
     def leave(self, sharer: Sharer) -> None:
-        """A store is closed; a second call changes nothing."""
+        """Unregister a closed store. A second call has no effect."""
         if sharer in self._sharers:
             self._sharers.remove(sharer)
             self._tell(list(self._sharers))
@@ -53,10 +54,10 @@ class SlotMemory:
 
     @property
     def buffer_bytes(self) -> int:
-        """The size of each of a store's write buffers."""
+        """The size of each write buffer of a store."""
         return self._budget.write_buffer_bytes(len(self._sharers))
 
     @property
     def object_bytes(self) -> int:
-        """What a store may keep as Python objects."""
+        """The memory (bytes) that a store may use for Python objects."""
         return self._budget.object_cache_bytes(len(self._sharers))

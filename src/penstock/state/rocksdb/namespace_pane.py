@@ -1,4 +1,4 @@
-"""The pane of a namespace of a table: one row for each entry, in the key group of the entry's key."""
+"""The pane of a table's namespace: one row per entry, in the key group of the entry's key."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from penstock.state.rocksdb.store import Batch, Row
 
 
 class NamespacePane(Pane):
-    """The entries of one namespace, one row for each, in the key groups of their keys."""
+    """The entries of one namespace, one row each, in the key groups of their keys."""
 
     __slots__ = ("_head", "_key_at", "_max_parallelism", "groups")
 
     def __init__(
         self, cache: WriteCache, name: str, layout: bytes, namespace: Any, max_parallelism: int, groups: int = 0
     ) -> None:
-        # Plain states have one pane, whose entries are counted when it matters.
+        # A plain state has a single pane, whose entries are counted on demand.
         super().__init__(cache, name, bool(groups), 0 if namespace is None else 1)
         cache.grown += self._weight
-        #: the key groups that may have rows, as bits
+        #: a bitmap of the key groups that may have rows
         self.groups = groups
         self._head = namespace_head(name, layout, namespace)
         self._key_at = 2 + len(self._head) + 4
@@ -64,11 +64,11 @@ class NamespacePane(Pane):
             yield (group - 1).to_bytes(2, "big") + self._head
 
     def sweep(self, row: bytes, raw: bytes, key_at: int, latest_expired_ms: int, batch: Batch) -> None:
-        """See `sweeper`."""
+        """See `Sweepable.sweep`."""
         self.sweep_row(self._key_of(row, raw), row, raw, latest_expired_ms, batch)
 
     def validate(self, key_groups: tuple[int, int]) -> None:
-        """As `KeyedStateBackend.validate`."""
+        """See `KeyedStateBackend.validate`."""
         keys = [*ends_of(dict.keys(self)), *ends_of(self._old)]
         check_key_groups(self._name, keys, self._max_parallelism, key_groups)
         assert self.has_rows or not self.groups, f"state {self._name!r}: only what has rows has key groups"

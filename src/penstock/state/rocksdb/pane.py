@@ -1,13 +1,13 @@
-"""Entries of one namespace: a dictionary whose contents are partly in memory and partly in the store.
+"""The entries of one namespace: a dictionary that is partly in memory and partly in the store.
 
-The dictionary itself holds the young generation. Its C methods are left alone where they only serve hits (`pane[key]`,
-`pane[key] = value`), so these cost what they cost a dictionary. Every method that must know about the rest is
-overridden. Every method that removes an entry, and `setdefault` and `update`, mark by themselves; assignment does not.
+The dictionary itself holds the young generation. It inherits the C methods that only serve hits (`pane[key]`,
+`pane[key] = value`), so these cost no more than in a plain dictionary. Every method that needs the rest is overridden.
+Methods that remove entries, `setdefault` and `update` mark the keys themselves; assignment does not.
 
-The truth about a key is in the first of these that has it: the young generation, the old one, `_gone`, the store.
-`_gone` holds keys that are in neither generation and need not be looked for in the store. A key's value there is True
-when the store may have a row that must be deleted, False when it has none. A key of a generation may be in `_gone` too:
-then `_gone` describes the store only.
+The first of these that knows a key is authoritative: the young generation, the old generation, `_gone`, the store.
+`_gone` holds keys that are in neither generation and need no lookup in the store. The value of a key is True if the
+store may have a row to delete, and False if it has none. A key in a generation may be in `_gone` as well; `_gone` then
+describes only the store.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from penstock.state.rocksdb.cache import WriteCache
 from penstock.state.rocksdb.store import Batch, Row, View
 
 _MISSING: Any = object()
-#: Up to this many entries count as few.
+#: The maximum number of entries that count as few.
 _FEW = 256
 _get = dict.get
 _items = dict.items
@@ -29,7 +29,7 @@ _pop = dict.pop
 
 
 class Pane(dict[Any, Any]):
-    """See the module's text. Subclasses say which rows the entries lie in."""
+    """See the module docstring. Subclasses map entries to rows."""
 
     __slots__ = ("__weakref__", "_cache", "_gone", "_name", "_old", "_weight", "changed", "has_rows", "is_complete")
 
@@ -39,48 +39,48 @@ class Pane(dict[Any, Any]):
         self._name = name
         self._old: dict[Any, Any] = {}
         self._gone: dict[Any, bool] = {}
-        #: what an entry counts in `WriteCache.grown`
+        #: the number that an entry adds to `WriteCache.grown`
         self._weight = weight
         #: whether the store may have rows of this pane
         self.has_rows = has_rows
-        #: whether every entry is in memory, so that the store need not be asked
+        #: whether every entry is in memory, so that lookups skip the store
         self.is_complete = False
         self.changed: set[Any] = set()
 
     # --- the rows -----------------------------------------------------------------------------------------------------
 
     def locate(self, key: Any) -> bytes:
-        """The row of an entry."""
+        """Return the key of an entry's row."""
         raise NotImplementedError
 
     def _key_of(self, row: bytes, raw: bytes) -> Any:
-        """The key that a row is for."""
+        """Return the entry key that a row belongs to."""
         raise NotImplementedError
 
     def _encode(self, key: Any, value: Any) -> bytes:
-        """The content of an entry's row."""
+        """Return the content of an entry's row."""
         raise NotImplementedError
 
     def prefixes(self) -> Iterable[bytes]:
-        """What the rows begin with."""
+        """Return the prefixes that the rows begin with."""
         raise NotImplementedError
 
     def _on_put(self, row: bytes) -> None:
-        """A row is being written."""
+        """Note that a row is being written."""
         self.has_rows = True
 
     def _rows(self) -> Iterator[Row]:
-        """The rows in the store now."""
+        """Return the rows currently in the store."""
         raise NotImplementedError
 
     def _unknown_rows(self) -> Iterator[Row]:
-        """The rows in the store now; none when all entries are in memory."""
+        """Return the rows currently in the store, or nothing if all entries are in memory."""
         return iter(()) if self.is_complete or not self.has_rows else self._rows()
 
     # --- looking up ---------------------------------------------------------------------------------------------------
 
     def _find(self, key: Any) -> Any:
-        """The value of a key that the young generation lacks, which has it from now on, or `_MISSING`."""
+        """Load the value of a key that the young generation lacks into it, and return the value or `_MISSING`."""
         self._cache.grown += self._weight
         old = self._old
         if key in old:
@@ -141,7 +141,10 @@ class Pane(dict[Any, Any]):
         self.changed.add(key)
 
     def sweep_row(self, key: Any, row: bytes, raw: bytes, latest_expired_ms: int, batch: Batch) -> None:
-        """See `sweeper`: the row of a key may have expired, by the time at the end of its value."""
+        """Remove the entry of a row if it has expired; see `sweeper`.
+
+        Its value ends with the time of the last access.
+        """
         value = _get(self, key, _MISSING)
         if value is _MISSING:
             value = self._old.get(key, _MISSING)
@@ -167,7 +170,7 @@ class Pane(dict[Any, Any]):
                 mark(key)
 
     def clear(self) -> None:
-        """Remove all entries, and their rows at once."""
+        """Remove all entries and, immediately, their rows."""
         if self.has_rows:
             batch = self._cache.store.batch()
             if self.is_complete:
@@ -186,21 +189,21 @@ class Pane(dict[Any, Any]):
     # --- going through all --------------------------------------------------------------------------------------------
 
     def _copy(self) -> dict[Any, Any]:
-        # Not `dict.copy`, which looks at a subclass through its own methods.
+        # Not `dict.copy`, which reads a subclass through its overridden methods.
         return {key: value for key, value in _items(self)}  # noqa: C416 - nor does `dict()`
 
     def in_memory(self) -> dict[Any, Any]:
-        """A copy of both generations."""
+        """Return a copy of both generations."""
         young = self._copy()
         return {**self._old, **young} if self._old else young
 
     def items(self) -> Any:
-        """All entries as they are now: those in memory first; the others are not kept there."""
+        """Iterate over all entries as of now, those in memory first; the others are not cached."""
         cached, gone, rows = self.in_memory(), set(self._gone), self._unknown_rows()
         return chain(cached.items(), self.stored(rows, cached, gone))
 
     def stored(self, rows: Iterable[Row], cached: dict[Any, Any], gone: set[Any]) -> Iterator[tuple[Any, Any]]:
-        """The entries of rows, except those that are in memory or removed."""
+        """Yield the entries of rows, except entries that are in memory or removed."""
         loads, name, key_of = self._cache.unpickle, self._name, self._key_of
         for row, raw in rows:
             key = key_of(row, raw)
@@ -212,12 +215,12 @@ class Pane(dict[Any, Any]):
         return chain(cached, self.stored_keys(rows, cached, gone))
 
     def stored_keys(self, rows: Iterable[Row], cached: dict[Any, Any], gone: set[Any]) -> Iterator[Any]:
-        """As `stored`, without the values, which are not read."""
+        """Like `stored`, but yield only the keys and do not unpickle the values."""
         keys = (self._key_of(row, raw) for row, raw in rows)
         return (key for key in keys if key not in cached and key not in gone)
 
     def snapshot(self) -> PaneSnapshot:
-        """All entries at this moment, which can be read any number of times."""
+        """Return all entries as of now, readable any number of times."""
         return PaneSnapshot(self, self.in_memory(), set(self._gone), self._unknown_rows())
 
     def values(self) -> Any:
@@ -235,8 +238,8 @@ class Pane(dict[Any, Any]):
             return True
         if self.is_complete or not self.has_rows:
             return False
-        # What is found is kept in memory, so that the next answer costs nothing. Few entries are kept all at once,
-        # because a caller that asks is mostly about to go through them.
+        # Keep the entries found in memory, so that the next call is free. Load few entries all at once, because a
+        # caller that asks usually iterates over them next.
         self.is_complete = True
         for key, value in islice(self.stored(self._rows(), {}, set(self._gone)), _FEW + 1):
             self.is_complete = dict.__len__(self) < _FEW
@@ -267,12 +270,12 @@ class Pane(dict[Any, Any]):
 
     @property
     def young(self) -> int:
-        """How many keys the young generation knows, including keys without an entry."""
+        """The number of keys that the young generation knows, including keys without an entry."""
         return dict.__len__(self) + len(self._gone)
 
     @property
     def is_idle(self) -> bool:
-        """Whether the pane could be made again from the store."""
+        """Whether the pane can be rebuilt from the store."""
         return not (dict.__len__(self) or self._old or self.changed)
 
     def _write(self, batch: Batch, key: Any) -> None:
@@ -289,7 +292,7 @@ class Pane(dict[Any, Any]):
             self._gone[key] = False
 
     def write_back(self, batch: Batch) -> None:
-        """See `cache`."""
+        """Write the marked entries and clear the marks."""
         if self.changed:
             self._cache.note_written(self._name, len(self.changed))
         for key in self.changed:
@@ -297,7 +300,7 @@ class Pane(dict[Any, Any]):
         self.changed.clear()
 
     def turn(self, batch: Batch) -> None:
-        """See `cache`."""
+        """Drop the old generation after writing its marked entries, and make the young generation the old one."""
         young = self._copy() if dict.__len__(self) else {}
         changed = self.changed
         if changed:
@@ -312,12 +315,12 @@ class Pane(dict[Any, Any]):
         super().clear()
         if not self._gone:
             return
-        # For the keys that are kept, what is known of the store is kept too.
+        # Keep the knowledge about the store only for keys that stay in memory.
         self._gone = {key: known for key, known in self._gone.items() if key in young}
 
 
 class PaneSnapshot:
-    """The entries that a pane had when this object was made. Rows of a large pane stay in the store.
+    """The entries of a pane as of the creation of this object. Rows of a large pane stay in the store.
 
     Values in memory are the pane's own objects. Each pass loads the values of rows again.
     """
@@ -332,7 +335,7 @@ class PaneSnapshot:
         self._rest: Iterator[Row] | None = None
         self._view: View | None = None
         if len(self._listed) > _FEW:
-            # The first pass goes on with this scan, which is faster than a view; other passes need one.
+            # The first pass continues this scan, which is faster than a view; later passes need a view.
             self._rest, self._view = rows, pane._cache.store.view()
 
     def _rows(self) -> Iterator[Row]:
@@ -344,9 +347,9 @@ class PaneSnapshot:
         return chain.from_iterable(map(self._view.scan, self._pane.prefixes()))
 
     def all_items(self) -> Iterator[tuple[Any, Any]]:
-        """All entries: those in memory first."""
+        """Iterate over all entries, those in memory first."""
         return chain(self._cached.items(), self._pane.stored(self._rows(), self._cached, self._gone))
 
     def all_keys(self) -> Iterator[Any]:
-        """The keys of all entries, in the same order."""
+        """Iterate over the keys of all entries, in the same order."""
         return chain(self._cached, self._pane.stored_keys(self._rows(), self._cached, self._gone))

@@ -1,8 +1,8 @@
-"""The namespaces of one state: memory holds which there are, and the key groups that have rows of each.
+"""The namespaces of one state, kept in memory with the key groups that have rows of each.
 
-Timers and windows need that to find what is due, and to drop it, without looking into the store: about 150 bytes for
-each namespace. The pane of a namespace is made when it is asked for, and forgotten when it has nothing in memory. A
-pane to which a reference still exists is found again, so there are never two for one namespace.
+Timers and windows use them to find and drop due namespaces without reading the store. They take about 150 bytes per
+namespace. The pane of a namespace is created on first access, and forgotten when it has nothing in memory. While a pane
+is still referenced, it is found again, so a namespace never has two panes.
 """
 
 from __future__ import annotations
@@ -21,30 +21,30 @@ _items = dict.items
 
 
 class Panes(dict[Any, Any]):
-    """A dictionary of panes; the dictionary itself holds those that are in use."""
+    """A dictionary of panes by namespace; the dictionary itself holds the panes in use."""
 
     __slots__ = ("_held", "_make", "_stored")
 
     def __init__(self, make: Callable[[Any, int], NamespacePane], stored: dict[Any, int]) -> None:
         super().__init__()
         self._make = make
-        #: namespaces that are not in use, with the key groups that have rows of them
+        #: namespaces not in use, with the key groups that have their rows
         self._stored = stored
         self._held: WeakValueDictionary[Any, NamespacePane] = WeakValueDictionary()
 
     def open(self, namespace: Any) -> NamespacePane:
-        """The pane of a namespace, made when there is none."""
+        """Return the pane of a namespace, creating it if necessary."""
         pane: NamespacePane | None = _get(self, namespace)
         if pane is None:
             groups = self._stored.pop(namespace, 0)
             pane = self._held.pop(namespace, None)
-            if pane is None:  # not `or`: a pane without entries is false
+            if pane is None:  # not `or`: a pane without entries is falsy
                 pane = self._make(namespace, groups)
             self[namespace] = pane
         return pane
 
     def take(self, namespace: Any) -> NamespacePane | None:
-        """Forget a namespace, and return its pane."""
+        """Forget a namespace and return its pane, or None if the namespace is unknown."""
         if namespace not in self:
             self._held.pop(namespace, None)
             return None
@@ -53,15 +53,15 @@ class Panes(dict[Any, Any]):
         return pane
 
     def write_back(self, batch: Batch) -> None:
-        """See `cache`."""
+        """Write the marked entries of every pane."""
         for _, pane in _items(self):
             pane.write_back(batch)
 
     def turn(self, batch: Batch) -> None:
-        """See `cache`."""
+        """Turn the generations of every pane, and forget idle panes."""
         for namespace, pane in list(_items(self)):
             pane.turn(batch)
-            # The pane of plain states is held by them, and there is only one.
+            # A plain state keeps a reference to its single pane.
             if pane.is_idle and namespace is not None:
                 del self[namespace]
                 self._held[namespace] = pane
@@ -69,7 +69,7 @@ class Panes(dict[Any, Any]):
                     self._stored[namespace] = pane.groups
 
     def validate(self, name: str, key_groups: tuple[int, int]) -> None:
-        """As `KeyedStateBackend.validate`."""
+        """See `KeyedStateBackend.validate`."""
         own = (2 << key_groups[1]) - (1 << key_groups[0])
         for namespace in dict.keys(self):
             assert namespace not in self._stored, f"state {name!r}: namespace {namespace!r} lies in two places"

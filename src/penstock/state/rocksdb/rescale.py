@@ -1,9 +1,9 @@
-"""A store from the files of one or more others (D4).
+"""Assembles a store from the files of one or more others (D4).
 
-When the files are those of just the subtask's key groups, they are the store. Otherwise the store that shares most key
-groups is taken as it is, and one mark on each side cuts off what does not belong. The ranges of the other stores are
-copied into files that this store takes in. Rows begin with their key group, so a range of key groups is a range of
-rows.
+If the files cover exactly the subtask's key groups, they are the store. Otherwise the store that shares the most key
+groups becomes the base, and one range deletion on each side removes the key groups of other subtasks. The ranges of the
+other stores are copied into files that the base ingests. Rows begin with their key group, so a range of key groups is a
+range of rows.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from penstock.state.rocksdb.store import Row, RowStore
 
 @dataclass(frozen=True)
 class SourceFiles:
-    """A directory with all files of a captured store, and the first and last of its key groups."""
+    """A directory with all files of a captured store, and the store's first and last key group."""
 
     directory: Path
     first_key_group: int
     last_key_group: int
 
     def shared(self, key_groups: tuple[int, int]) -> int:
-        """How many of these key groups it has."""
+        """Return how many of these key groups the store has; zero or less if it has none."""
         return min(self.last_key_group, key_groups[1]) - max(self.first_key_group, key_groups[0]) + 1
 
 
 def assemble(
     target: Path, sources: Sequence[SourceFiles], key_groups: tuple[int, int], settings: RocksDBSettings, owner: str
 ) -> None:
-    """Make `target` a store of these key groups; the sources are consumed, and what was in `target` is lost."""
+    """Make `target` a store of these key groups. Consumes the sources and deletes the previous contents of `target`."""
     shutil.rmtree(target, ignore_errors=True)
     useful = sorted((s for s in sources if s.shared(key_groups) > 0), key=lambda s: s.shared(key_groups))
     if useful:
@@ -95,7 +95,7 @@ def _group(number: int) -> bytes:
 
 
 def _copy(rows: Iterable[Row], store: RowStore, settings: RocksDBSettings) -> None:
-    """Copy rows, which come in order, by way of files."""
+    """Copy sorted rows into a store by ingesting files."""
     path = store.directory / "incoming.sst"
     writer, size = None, 0
     for row, raw in rows:

@@ -1,8 +1,8 @@
-"""Rewriting the rows of a state, where a restored one is not what the program has now (H4).
+"""Rewrites the rows of a restored state whose declaration or classes differ from those of the program (H4).
 
-It happens at once, when a backend is restored or a state declared for the first time. One pass goes over the rows of
-the state, in order, without having them all in memory. From then on all rows are of one kind, so no read ever has to
-ask of which. Only rows that come out different are written, and only these does the next checkpoint store again.
+It happens when a backend is restored, or when a state is declared for the first time. One pass goes over the rows of
+the state in order, without holding all of them in memory. Afterwards all rows are of the same type, so reads never need
+to check it. Only rows that change are written, so the next checkpoint stores only these again.
 """
 
 from __future__ import annotations
@@ -32,12 +32,14 @@ from penstock.state.schema.migration import GONE
 from penstock.state.shapes import Shapes
 
 _LAYOUTS: Final = (WHOLE, MAP, LIST)
-#: From the layout of a row, its keys and its value to the value that is to stand there, or `GONE`.
+#: Maps the layout of a row, its keys and its value to the new value, or to `GONE`.
 Change = Callable[[bytes, tuple[Any, ...], Any], Any]
 
 
 def convert_rows(cache: WriteCache, name: str, key_groups: tuple[int, int], convert: Callable[[Any], Any]) -> None:
-    """Convert the entries of a state. `convert` takes a whole value, list or map, and may give `GONE`."""
+    """Convert the rows of a state. `convert` takes a value, a segment of a list or a one-entry map, and may return
+    `GONE`.
+    """
 
     def change(layout: bytes, keys: tuple[Any, ...], value: Any) -> Any:
         if layout != MAP:
@@ -51,7 +53,7 @@ def convert_rows(cache: WriteCache, name: str, key_groups: tuple[int, int], conv
 def renew_classes(
     cache: WriteCache, name: str, key_groups: tuple[int, int], shapes: Shapes | None, loader: StateLoader
 ) -> None:
-    """Pickle the rows of a state again if its classes are no longer as `shapes` says."""
+    """Pickle the rows of a state again if its classes no longer match `shapes`."""
     loads = loader.for_file(shapes)
     if loads is pickle.loads:
         return
@@ -65,7 +67,7 @@ def renew_classes(
 
 
 def check_old_keys(cache: WriteCache, name: str, key_groups: tuple[int, int], loader: StateLoader) -> None:
-    """Raise when a row of an older release would not be found by its key any more."""
+    """Raise if lookups would no longer find a row of an older release by its key."""
     for group, layout in product(range(key_groups[0], key_groups[1] + 1), _LAYOUTS):
         prefix = group.to_bytes(2, "big") + state_head(name, layout)
         for row, raw in cache.store.scan_once(prefix, after(prefix)):
@@ -93,7 +95,7 @@ def _rewrite(
                 if value is GONE:
                     batch.delete(row)
                     continue
-                # Also when it is the same object, which may have been changed in place.
+                # Encode the value even if it is the same object, which may have been changed in place.
                 renewed = cache.encode(name, cache.pickle(name, value), *keys)
                 if renewed != raw:
                     batch.put(row, renewed)
@@ -103,7 +105,7 @@ def _rewrite(
 def _keys_of(
     row: bytes, raw: bytes, layout: bytes, loads: Callable[[bytes], Any], loader: StateLoader | None
 ) -> tuple[Any, ...]:
-    """The key of the stream, and that of the map where there is one; checked to be found where they are."""
+    """Return the stream key and, for map state, the map key. With a loader, check that they still match the row."""
     data = _key_data(row, layout)
     keys = pickled_keys(raw, loads)
     if keys is None:
@@ -116,7 +118,7 @@ def _keys_of(
 
 
 def _key_data(row: bytes, layout: bytes) -> tuple[bytes, ...]:
-    """The canonical bytes of the key of the stream, and of that of the map where there is one."""
+    """Return the canonical bytes of the stream key and, for map state, of the map key."""
     at = place_of(row)[1]
     end = key_end(row, at)
     return (row[at + 4 : end], row[end:]) if layout == MAP else (row[at + 4 : end],)

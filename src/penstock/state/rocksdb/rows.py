@@ -1,21 +1,21 @@
-"""How an entry lies in the store.
+"""How entries are stored as rows.
 
-A row's key is, without gaps:
+A row's key is the concatenation of:
 
     key group (2 bytes), name's length (2), name, layout (1), namespace's length (2), namespace,
     key's length (4), key, rest
 
-Numbers are big endian, so a range of key groups is a contiguous range of rows. Within a key group so is a state, and so
-is a namespace. Name is UTF-8; namespace and key are canonical bytes (`state.key_bytes`). The layout says what the rest
-and the value are:
+Numbers are big-endian, so a range of key groups is a contiguous range of rows. Within a key group, the rows of a state
+are contiguous, and so are those of a namespace. The name is UTF-8; namespace and key are canonical bytes
+(`state.key_bytes`). The layout determines the rest and the value:
 
 - WHOLE: no rest; one row holds the entry's value.
-- MAP: the rest is the canonical bytes of a key of the map; the value is that under it.
+- MAP: the rest is the canonical bytes of a map key; the value is the value under that key.
 - LIST: the rest is the number (8 bytes) of a segment of the list; the value is a list of items.
 
-A row's value is pickled. After it comes a trailer that unpickling does not see: what a canonical form does not tell of
-the keys' types. Canonical bytes of plain keys (str, int, bytes, None and tuples of these) can be read back; other keys
-are pickled into the trailer. Namespaces must be plain.
+A row's value is pickled. A trailer follows, which unpickling ignores: it preserves the key types that the canonical
+form loses. Canonical bytes of plain keys (str, int, bytes, None and tuples of these) can be decoded; other keys are
+pickled into the trailer. Namespaces must be plain.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ WHOLE: Final = b"\x00"
 MAP: Final = b"\x01"
 LIST: Final = b"\x02"
 
-#: Rows that begin with this belong to no key group: there are at most 32,768 of these.
+#: Rows with this prefix belong to no key group: there are at most 32,768 key groups.
 META_PREFIX: Final = b"\xff\xff"
 NAME_BYTES_MAX: Final = 0xFFFF
 _PLAIN: Final = b"\x00"
@@ -39,7 +39,7 @@ _PICKLED: Final = b"\x01"
 
 
 class Place(NamedTuple):
-    """What the beginning of a row says: which namespace of which state, in one key group."""
+    """The decoded prefix of a row: a namespace of a state in one key group."""
 
     group: int
     name: str
@@ -48,7 +48,7 @@ class Place(NamedTuple):
 
 
 def state_head(name: str, layout: bytes) -> bytes:
-    """The bytes of a row between the key group and the namespace."""
+    """Return the bytes of a row between the key group and the namespace."""
     data = name.encode()
     if len(data) > NAME_BYTES_MAX:
         raise StateError(f"state name {name[:80]!r}... has {len(data)} bytes, at most {NAME_BYTES_MAX}: shorten it")
@@ -56,7 +56,7 @@ def state_head(name: str, layout: bytes) -> bytes:
 
 
 def namespace_head(name: str, layout: bytes, namespace: Any) -> bytes:
-    """The bytes of a row between the key group and the key."""
+    """Return the bytes of a row between the key group and the key."""
     if not is_plain(namespace):
         raise StateError(
             f"state {name!r}: namespace {namespace!r} is not made of str, int, bytes, None and tuples of these, so it "
@@ -69,7 +69,7 @@ def namespace_head(name: str, layout: bytes, namespace: Any) -> bytes:
 
 
 def place_of(row: bytes) -> tuple[Place, int]:
-    """Where a row belongs, and at which byte its key (with the key's length) begins."""
+    """Return the decoded prefix of a row, and the offset of its key, which begins with the key's length."""
     at = 4 + int.from_bytes(row[2:4], "big")
     end = at + 3 + int.from_bytes(row[at + 1 : at + 3], "big")
     namespace = plain_of(row[at + 3 : end])
@@ -77,17 +77,17 @@ def place_of(row: bytes) -> tuple[Place, int]:
 
 
 def sized(key: bytes) -> bytes:
-    """A key with its length before it."""
+    """Return a key with its length prepended."""
     return len(key).to_bytes(4, "big") + key
 
 
 def key_end(row: bytes, at: int) -> int:
-    """Where the key that begins, with its length, at byte `at` of a row ends."""
+    """Return the end of the key whose length begins at byte `at` of a row."""
     return at + 4 + int.from_bytes(row[at : at + 4], "big")
 
 
 def after(prefix: bytes) -> bytes:
-    """The least bytes above all that begin with `prefix`."""
+    """Return the smallest bytes greater than all that begin with `prefix`."""
     number = int.from_bytes(prefix, "big") + 1
     return number.to_bytes(len(prefix), "big")
 
@@ -96,7 +96,7 @@ def after(prefix: bytes) -> bytes:
 
 
 def encode(value: bytes, keys: tuple[Any, ...], pickle_keys: Callable[[Any], bytes]) -> bytes:
-    """A row's value: pickled bytes, and the keys of its row unless all are plain."""
+    """Encode a row's value: the pickled bytes, followed by the keys of the row unless all are plain."""
     for key in keys:
         if not is_plain(key):
             data = pickle_keys(keys)
@@ -105,12 +105,12 @@ def encode(value: bytes, keys: tuple[Any, ...], pickle_keys: Callable[[Any], byt
 
 
 def value_bytes(raw: bytes) -> bytes:
-    """The pickled value in a row's value."""
+    """Return the pickled bytes in a row's value."""
     return raw[: -5 - int.from_bytes(raw[-5:-1], "big")] if raw[-1:] == _PICKLED else raw[:-1]
 
 
 def pickled_keys(raw: bytes, loads: Callable[[bytes], Any] = pickle.loads) -> tuple[Any, ...] | None:
-    """The keys in the trailer; None when they are plain."""
+    """Return the keys in the trailer; None if they are plain."""
     if raw[-1:] != _PICKLED:
         return None
     length = int.from_bytes(raw[-5:-1], "big")

@@ -1,4 +1,4 @@
-"""Sizes of the RocksDB state backend; all in bytes unless a name says otherwise."""
+"""Sizes of the RocksDB state backend, in bytes unless the name says otherwise."""
 
 from __future__ import annotations
 
@@ -11,26 +11,28 @@ from penstock.state.rocksdb.memory import SlotMemory
 
 _BLOOM_BITS = 10
 _METADATA_BLOCK_BYTES = 4096
-#: (rows, deletions, share): a file is merged if `deletions` of `rows` successive rows are deletions, or `share` of all.
+#: (rows, deletions, share): compact a file if `deletions` of `rows` consecutive rows, or `share` of all rows, are
+#: deletions.
 _DELETIONS = (1024, 512, 0.5)
 
 
 @dataclass(frozen=True)
 class RocksDBSettings:
-    """What one backend (one operator in one subtask) may take of memory: the three sizes add up.
+    """The memory limits of one backend (one operator in one subtask); the three sizes add up.
 
-    With a `memory`, which all backends of a slot share, that says how much, and only `write_buffer_bytes` limits it.
+    If `memory` is given, which all backends of a slot share, it sets the limits; `write_buffer_bytes` remains an upper
+    bound.
 
     Attributes:
-        cache_bytes: entries kept as Python objects, so that hot keys pay no serialisation; an estimate.
-        write_buffer_bytes: rows that are not in files yet, in each of at most `write_buffers` buffers.
-        write_buffers: buffers of rows; more than one lets writing go on while another goes into a file.
-        block_cache_bytes: blocks of files, their indexes and filters included.
-        block_bytes: what is read from a file at a time.
-        file_bytes: the size at which a new file is begun; also the grain in which checkpoints share files.
-        background_jobs: threads of RocksDB that write and merge files.
-        memory: what the stores of a slot share, if they share anything.
-        metrics: the properties of RocksDB that are reported, without `rocksdb.`.
+        cache_bytes: estimated size of the entries kept as Python objects, so that hot keys need no serialization.
+        write_buffer_bytes: size of each write buffer, which holds rows that are not in files yet.
+        write_buffers: maximum number of write buffers; with more than one, writes continue while another is flushed.
+        block_cache_bytes: cached blocks of files, including indexes and filters.
+        block_bytes: the unit of reads from files.
+        file_bytes: the target size of files, and the granularity at which checkpoints share them.
+        background_jobs: RocksDB threads that flush and compact.
+        memory: the memory that the stores of a slot share, if any.
+        metrics: the RocksDB properties to report, without the `rocksdb.` prefix.
     """
 
     cache_bytes: int = 32 << 20
@@ -50,17 +52,17 @@ class RocksDBSettings:
 
     @property
     def buffer_bytes(self) -> int:
-        """The size of a write buffer of a store that is opened now."""
+        """The write buffer size of a store that opens now."""
         own = self.write_buffer_bytes
         return own if self.memory is None else min(own, self.memory.buffer_bytes)
 
     @property
     def object_bytes(self) -> int:
-        """What a store may keep as Python objects now."""
+        """The memory (bytes) that a store may currently use for Python objects."""
         return self.cache_bytes if self.memory is None else self.memory.object_bytes
 
     def options(self) -> Options:
-        """The options to open a store with."""
+        """Return the options for opening a store."""
         options = Options(raw_mode=True)
         options.create_if_missing(True)
         options.set_write_buffer_size(self.buffer_bytes)
@@ -69,7 +71,7 @@ class RocksDBSettings:
         options.set_max_background_jobs(self.background_jobs)
         options.set_compression_type(DBCompressionType.lz4())
         options.set_level_compaction_dynamic_level_bytes(True)
-        # Deleted rows are dropped by a merge: one comes soon where many lie together, as a sweeper leaves them.
+        # Compaction drops deleted rows. It starts soon where many are adjacent, as a sweeper leaves them.
         options.add_compact_on_deletion_collector_factory(*_DELETIONS)
         options.set_keep_log_file_num(1)
         options.set_stats_dump_period_sec(0)
@@ -82,10 +84,10 @@ class RocksDBSettings:
             options.set_write_buffer_manager(self.memory.buffers)
         blocks.set_block_size(self.block_bytes)
         blocks.set_bloom_filter(_BLOOM_BITS, False)
-        # Otherwise indexes and filters, which grow with the state, would be outside of any bound.
+        # Otherwise indexes and filters, which grow with the state, would not count toward any limit.
         blocks.set_cache_index_and_filter_blocks(True)
-        # And in parts: the index and filter of a file in one piece each would not fit beside others into a small cache,
-        # and reading one again for every look-up is what takes longest then.
+        # Partition them: the whole index and filter of a file would not fit beside others into a small cache, and
+        # reading them again would dominate the cost of each lookup.
         blocks.set_index_type(BlockBasedIndexType.two_level_index_search())
         blocks.set_partition_filters(True)
         blocks.set_metadata_block_size(_METADATA_BLOCK_BYTES)

@@ -1,6 +1,6 @@
-"""The store of rows: RocksDB in one directory, without a log of its own.
+"""The row store: RocksDB in one directory, without a write-ahead log.
 
-What no checkpoint has captured is lost with the process, and that is right: a recovery begins at a checkpoint.
+Rows that no checkpoint has captured are lost with the process, which is correct: recovery starts from a checkpoint.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from penstock.state.errors import StateError
 from penstock.state.rocksdb.rows import META_PREFIX, Place, after, place_of
 from penstock.state.rocksdb.settings import RocksDBSettings
 
-#: Up to this many rows are deleted one by one; a mark that deletes a range costs every later read a little.
+#: Up to this many rows are deleted one by one; a range tombstone slows down every later read a little.
 _SINGLE_DELETES_MAX = 32
-#: A batch of writes is handed over when it has grown to this.
+#: A batch of writes is handed to the store when it reaches this size.
 BATCH_BYTES_MAX = 1 << 20
 _BATCHES_IN_BUFFER = 8
 _PAGE_BYTES = 4096
@@ -40,18 +40,20 @@ def _nothing() -> None: ...
 
 
 def _arena_block_bytes(buffer_bytes: int) -> int:
-    """What RocksDB takes by itself when a store is opened; when a buffer's size changes, it has to be told."""
+    """Return the arena block size that RocksDB derives when a store opens; a change of the buffer size must set it
+    explicitly.
+    """
     return min(1 << 20, -(-buffer_bytes // 8 // _PAGE_BYTES) * _PAGE_BYTES)
 
 
 def _holding(rows: Iterator[Any], *held: Any) -> Iterator[Row]:
-    """The rows. RocksDB points into the options of an iterator as long as it is used, and the binding lets them go."""
+    """Yield the rows and keep `held` alive: RocksDB points into an iterator's options, which the binding would free."""
     yield from rows
     del held
 
 
 class Batch:
-    """Changes of rows, which reach the store when they have grown to its `batch_bytes_max`, and by `write`."""
+    """Changes of rows, which reach the store by `write`, or when they exceed the store's `batch_bytes_max`."""
 
     __slots__ = ("_batch", "_bytes_max", "_store")
 
@@ -75,12 +77,12 @@ class Batch:
             self.write()
 
     def delete_range(self, begin: bytes, end: bytes) -> None:
-        """Delete the rows from `begin` up to but not including `end`."""
+        """Delete the rows from `begin` (inclusive) to `end` (exclusive)."""
         self._batch.delete_range(begin, end)
 
     def delete_prefix(self, prefix: bytes) -> None:
-        """Delete all rows that begin with `prefix`, those of this batch included."""
-        self.write()  # what is deleted must be there to be found
+        """Delete all rows that begin with `prefix`, including rows of this batch."""
+        self.write()  # the scan finds only rows in the store
         rows = []
         for row, _ in self._store.scan(prefix):
             rows.append(row)
@@ -91,21 +93,21 @@ class Batch:
             self.delete(row)
 
     def write(self) -> None:
-        """Write all of the batch to the store."""
+        """Write the batch to the store."""
         if len(self._batch):
             batch, self._batch = self._batch, WriteBatch(raw_mode=True)
             self._store.write(batch)
 
 
 class View:
-    """The rows as they were when it was made, for as long as it is kept; the binding's own snapshots do not hold."""
+    """A stable view of the rows as of its creation; the binding's own snapshots are not stable."""
 
     def __init__(self, rows: RdictIter) -> None:
         self._rows = rows
         self._turn: object = None
 
     def scan(self, prefix: bytes) -> Iterator[Row]:
-        """All rows that begin with `prefix`, in order; several scans may run at a time."""
+        """Yield all rows that begin with `prefix`, in order; scans may be interleaved."""
         rows = self._rows
         rows.seek(prefix)
         self._turn = turn = object()
@@ -120,7 +122,7 @@ class View:
             rows.next()
 
     def get(self, row: bytes) -> bytes | None:
-        """The value of a row, or None."""
+        """Return the value of a row, or None."""
         rows = self._rows
         rows.seek(row)
         self._turn = None
@@ -129,13 +131,13 @@ class View:
 
 
 class RowStore:
-    """Rows in order of their keys. Errors of RocksDB come as `StateError` with the owner and the directory."""
+    """Rows ordered by key. RocksDB errors are raised as `StateError` with the owner and the directory."""
 
     def __init__(
         self, directory: Path, settings: RocksDBSettings, owner: str = "operator", *, read_only: bool = False
     ) -> None:
         self.directory = directory
-        #: Called when the settings allow another number of bytes as Python objects.
+        #: Called when the number of bytes allowed for Python objects changes.
         self.on_resize: Callable[[], None] = _nothing
         self._owner = owner
         self._settings = settings
@@ -160,13 +162,13 @@ class RowStore:
             self._memory.leave(self)
 
     def on_share(self) -> None:
-        """Stores of the slot were opened or closed: the next batch takes the new share of its memory."""
+        """Let the next batch take the new share of the slot's memory, after other stores opened or closed."""
         self._has_new_share = True
         self.on_resize()
 
     def _set_buffer_bytes(self) -> None:
         self._buffer_bytes = self._settings.buffer_bytes
-        # Beside others a batch must not be large against its buffer: a buffer takes it whole.
+        # With shared memory, a batch must be small relative to a buffer, which takes it whole.
         in_share = BATCH_BYTES_MAX if self._memory is None else self._buffer_bytes // _BATCHES_IN_BUFFER
         self.batch_bytes_max = min(BATCH_BYTES_MAX, in_share)
 
@@ -180,7 +182,7 @@ class RowStore:
         try:
             self._db.set_options({"write_buffer_size": str(size), "arena_block_size": str(_arena_block_bytes(size))})
             if size < before:
-                self._db.flush(False)  # the next buffer has the new size, the one that fills now has not
+                self._db.flush(False)  # the new size applies from the next buffer on
         except Exception as error:
             raise self._failed("change the write buffers of", error) from error
 
@@ -191,7 +193,7 @@ class RowStore:
         )
 
     def get(self, row: bytes) -> bytes | None:
-        """The value of a row, or None."""
+        """Return the value of a row, or None."""
         try:
             value: bytes | None = self._db.get(row)
         except Exception as error:
@@ -199,11 +201,11 @@ class RowStore:
         return value
 
     def scan(self, prefix: bytes) -> Iterator[Row]:
-        """All rows that begin with `prefix`, in order, as they are now."""
+        """Iterate over the current rows that begin with `prefix`, in order."""
         return self._scan(prefix, after(prefix), ReadOptions())
 
     def scan_once(self, begin: bytes, end: bytes) -> Iterator[Row]:
-        """The rows from `begin` up to but not including `end`; the scan evicts nothing that is looked up more often."""
+        """Iterate over the rows from `begin` to `end` (exclusive), without evicting blocks that are read more often."""
         options = ReadOptions()
         options.fill_cache(False)  # type: ignore[call-arg]  # its published type forgets the argument
         return self._scan(begin, end, options)
@@ -214,30 +216,30 @@ class RowStore:
         return _holding(rows, options)
 
     def view(self) -> View:
-        """The rows as they are now."""
+        """Return a view of the current rows."""
         return View(self._db.iter())
 
     def batch(self) -> Batch:
-        """An empty batch."""
+        """Return an empty batch."""
         if self._has_new_share:
             self._take_share()
         return Batch(self)
 
     def write(self, batch: WriteBatch) -> None:
-        """Write a batch of RocksDB, which is consumed."""
+        """Write a RocksDB batch, consuming it."""
         try:
             self._db.write(batch, self._write_options)
         except Exception as error:
             raise self._failed("write to", error) from error
 
     def delete_range(self, begin: bytes, end: bytes) -> None:
-        """Delete the rows from `begin` up to but not including `end`."""
+        """Delete the rows from `begin` (inclusive) to `end` (exclusive)."""
         batch = self.batch()
         batch.delete_range(begin, end)
         batch.write()
 
     def ingest(self, path: Path) -> None:
-        """Take in a file that a `SstFileWriter` made; the file is consumed."""
+        """Ingest a file made by an `SstFileWriter`, consuming it."""
         options = IngestExternalFileOptions()
         options.set_move_files(True)
         try:
@@ -246,7 +248,9 @@ class RowStore:
             raise self._failed("take a file into", error) from error
 
     def places(self) -> Iterator[Place]:
-        """Every (key group, state, layout, namespace) that has rows; each costs one look-up, not a scan."""
+        """Yield each (key group, state, layout, namespace) that has rows, at the cost of one lookup each instead of a
+        scan.
+        """
         rows = self._db.iter()
         rows.seek(b"")
         while rows.valid():
@@ -258,14 +262,14 @@ class RowStore:
             rows.seek(after(row[:end]))
 
     def flush(self) -> None:
-        """Bring all rows into files: without a log, closing forgets the others."""
+        """Flush all rows to files: without a log, closing would lose the rest."""
         try:
             self._db.flush()
         except Exception as error:
             raise self._failed("write to", error) from error
 
     def checkpoint(self, directory: Path) -> None:
-        """Flush, and make `directory` a copy of the store by hard links; it must not exist."""
+        """Flush, then make `directory` a hard-linked copy of the store; it must not exist."""
         directory.parent.mkdir(parents=True, exist_ok=True)
         try:
             Checkpoint(self._db).create_checkpoint(str(directory))
@@ -273,7 +277,7 @@ class RowStore:
             raise self._failed("make a checkpoint of", error) from error
 
     def sizes(self) -> dict[str, int]:
-        """What RocksDB says of itself: rows (an estimate), and bytes in files, buffers and caches."""
+        """Return sizes reported by RocksDB: rows (an estimate), and bytes in files, buffers and caches."""
         names = {
             "rows": "rocksdb.estimate-num-keys",
             "file_bytes": "rocksdb.total-sst-files-size",
@@ -283,17 +287,17 @@ class RowStore:
         return {name: self._db.property_int_value(of) or 0 for name, of in names.items()}
 
     def measured(self) -> dict[str, int | float]:
-        """The properties that the settings name."""
+        """Return the properties that the settings name."""
         names = [f"rocksdb.{name}" for name in self._settings.metrics if name != _FILES_AT_LEVEL]
         if len(names) < len(self._settings.metrics):
             names += [f"rocksdb.{_FILES_AT_LEVEL}{level}" for level in range(_LEVELS)]
         return {name: self._db.property_int_value(name) or 0 for name in names}
 
     def close(self) -> None:
-        """Close the store. A second call changes nothing.
+        """Close the store. A second call has no effect.
 
         Raises:
-            StateError: if RocksDB cannot write its buffers. The store is closed all the same.
+            StateError: if RocksDB cannot write its buffers. The store is closed nevertheless.
         """
         if self._is_closed:
             return

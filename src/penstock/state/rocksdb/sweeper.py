@@ -1,18 +1,18 @@
-"""Throwing expired rows out of the store, including those that are not asked for any more (D1).
+"""Deletes expired rows from the store, including rows that are never read again (D1).
 
-Flink does this within RocksDB's compactions. The binding has no hook there, and no clock sets when a compaction comes
-or what it looks at. So a sweeper goes round through the rows of one state, in their order, some at each settling point,
-and deletes what has expired. A later compaction then drops the rows. Deleting is writing, so captures, incremental
-checkpoints and restores know nothing of it. After a restore the first round begins again.
+Flink does this during RocksDB compaction. The binding offers no hook there, and no clock controls when a compaction
+runs or which rows it reads. So a sweeper cycles through the rows of one state in order, some at each settling point,
+and deletes the expired ones. A later compaction drops them. Deletions are ordinary writes, so captures, incremental
+checkpoints and restores need no special handling. After a restore, the first round starts over.
 
-**How fast.** As compactions do, the sweeper follows the writes: for each row that the state writes it looks at
-`_LOOKS_A_WRITE` rows. When as many rows expire as are written, a round takes as long as writing half of all rows does.
-So there are never more expired rows than others, and fewer when old rows are overwritten. If the last finished round
-began longer ago than the periodic compaction time, the sweeper goes on at each settling point, whether the state wrote
-or not, until that is no longer so. It reads the clock once every N rows, where N is set by the configuration.
+**Pace.** Like compaction, the sweeper follows the writes: it checks `_LOOKS_A_WRITE` rows for each row that the state
+writes. If rows expire as fast as they are written, a round takes as long as writing half of all rows. So expired rows
+never outnumber the others, and there are fewer when old rows are overwritten. If the last finished round began longer
+ago than the periodic compaction time, the sweeper continues at each settling point until it has caught up, whether or
+not the state writes. It reads the clock once every N rows, where N is configurable.
 
-**What is in memory** is newer than its row. An entry that has expired in memory is removed there, which deletes its
-row with the next write. One that was never written has no row; the sweeper meets it when it has one.
+**Entries in memory** are newer than their rows. An expired entry in memory is removed there, which deletes its row with
+the next write. An entry that was never written has no row; the sweeper checks it once it has one.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ from penstock.state.rocksdb.store import Batch
 from penstock.state.ttl_config import StateTtlConfig
 
 _LOOKS_A_WRITE: Final = 2
-#: Rows that the sweeper looks at in one settling point, some milliseconds; or this share of what is owed, if that is
-#: more, so that writes cannot outrun it.
+#: The number of rows to check at one settling point, which takes some milliseconds; or one in `_SHARE` of the rows owed
+#: if that is more, so that writes cannot outpace the sweeper.
 ROWS_MAX: Final = 4096
 _SHARE: Final = 8
 
 
 class Sweepable(Protocol):
-    """The rows of a state in one layout, and which of them are in memory."""
+    """The rows of a state in one layout, some of which are in memory."""
 
     def sweep(self, row: bytes, raw: bytes, key_at: int, latest_expired_ms: int, batch: Batch) -> None:
-        """Delete a row, or the expired part of it; its key begins, with its length, at byte `key_at`."""
+        """Delete a row, or its expired part; its key, preceded by the length, begins at byte `key_at`."""
 
 
 class RowSweeper:
-    """See the module's text."""
+    """See the module docstring."""
 
     def __init__(
         self,
@@ -67,30 +67,30 @@ class RowSweeper:
         self._sees_records = incremental is not None and incremental.run_cleanup_for_every_record()
         self._looks_a_write = 0 if compaction is None else _LOOKS_A_WRITE
         grain = ROWS_MAX if compaction is None else compaction.get_query_time_after_num_entries()
-        #: rows that one reading of the clock serves, and how many must be owed for one
+        #: rows to check per reading of the clock, and how many must be owed to begin
         self._grain = max(1, min(grain, ROWS_MAX))
         self._owed_min = 1 if compaction is None else self._grain
         self._period_ms = None if compaction is None else compaction.get_periodic_compaction_time().to_milliseconds()
-        #: rows that are to be looked at
+        #: rows still to be checked
         self._owed = 0
         self._group = self._first_group
-        #: the row to go on with in the key group; None for its first one
+        #: the row to continue from in the key group; None for its first row
         self._next: bytes | None = None
-        #: when this round began, and when the last one that is done did
+        #: when this round and the last finished round began
         self._begun_ms = self._done_begun_ms = now_ms()
         cache.written.setdefault(name, 0)
 
     def on_access(self) -> None:
-        """The state is being used."""
+        """Note an access to the state."""
         self._owed += self._size
 
     def on_records(self, count: int) -> None:
-        """`count` records were processed."""
+        """Note `count` processed records."""
         if self._sees_records:
             self._owed += self._size * count
 
     def on_settle(self) -> None:
-        """A settling point: look at the rows that are owed, up to a limit; what is left is for the next one."""
+        """Check the rows owed at a settling point, up to a limit; the next settling point continues."""
         written = self._cache.written
         if written[self._name]:
             self._owed += written[self._name] * self._looks_a_write
@@ -106,11 +106,11 @@ class RowSweeper:
             left -= count
             self._owed -= count
             if self._look_at(count, batch):
-                self._owed = 0  # all rows were looked at: enough for now
+                self._owed = 0  # all rows were checked, which is enough for now
         batch.write()
 
     def _look_at(self, count: int, batch: Batch) -> bool:
-        """Go on with `count` rows; returns whether the round is done."""
+        """Check the next `count` rows, and return whether the round is complete."""
         sweep, key_at = self._rows.sweep, 2 + len(self._head)
         latest_expired_ms = self._now_ms() - self._ttl_ms
         while count > 0:
@@ -126,7 +126,7 @@ class RowSweeper:
                 return True
             if count:
                 self._group, self._next = self._group + 1, None
-                count -= 1  # finding the next key group costs about a row
+                count -= 1  # finding the next key group costs about as much as a row
             elif row is not None:
                 self._next = row + b"\x00"
         return False

@@ -1,4 +1,4 @@
-"""One keyed state whose entries are one row each: values, accumulators, windows, timers."""
+"""A keyed state with one row per entry: values, accumulators, windows, timers."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from penstock.state.rocksdb.store import Batch
 
 _MISSING: Any = object()
 _get = dict.get
-#: Items of a dropped namespace between two settling points.
+#: The number of items of a dropped namespace between two settling points.
 _SETTLE_ITEMS = 256
 
 
 class RocksTable:
-    """`namespace -> key -> value`, as `backend.KeyedTable` says.
+    """`namespace -> key -> value`, an implementation of `backend.KeyedTable`.
 
-    `capture` and `confirm` are the backend's: a snapshot covers the store as a whole.
+    The backend captures and confirms: a snapshot covers the store as a whole.
     """
 
     def __init__(self, cache: WriteCache, name: str, max_parallelism: int, stored: dict[Any, int]) -> None:
         self.name = name
         self.settle: Callable[[], None] | None = cache.settle
-        #: never: a snapshot covers the store as a whole, and rows that are not marked are not written to it
+        #: never: a snapshot covers the store as a whole, and unmarked entries are not written to it
         self.is_next_whole = False
         self.lone: dict[Any, Any] | None = None
         self._cache = cache
@@ -43,14 +43,14 @@ class RocksTable:
         cache.add(self)
 
     def entries(self, namespace: Any) -> NamespacePane:
-        """The entries under a namespace; made when there are none."""
+        """Return the entries under a namespace, creating it if necessary."""
         pane = self._panes.open(namespace)
         if namespace is None:
             self._plain = pane
         return pane
 
     def changed(self, namespace: Any) -> set[Any]:
-        """The keys under a namespace whose entries have changed: add to it what you set or change in place."""
+        """Return the changed keys of a namespace; add the key of each entry that you set or change in place."""
         pane: NamespacePane | None = _get(self._panes, namespace)
         return self.entries(namespace).changed if pane is None else pane.changed
 
@@ -59,7 +59,7 @@ class RocksTable:
         self.changed(namespace).update(keys)
 
     def drop(self, namespace: Any) -> Mapping[Any, Any]:
-        """Remove a namespace with all its entries, and return these, which are loaded during the iteration."""
+        """Remove a namespace and return its entries, which are loaded during iteration."""
         pane = self._panes.take(namespace)
         if pane is None:
             return {}
@@ -69,45 +69,45 @@ class RocksTable:
         )
         pane.clear()
         if namespace is None:
-            self._panes[None] = pane  # states hold it
+            self._panes[None] = pane  # states keep a reference to it
         return left
 
     def restore(self, key: Any, namespace: Any, value: Any) -> None:
-        """Put back one entry of a snapshot."""
+        """Restore one entry of a snapshot."""
         self.entries(namespace).update({key: value})
 
     def mark_all(self) -> None:
-        """Nothing is to be done: a snapshot covers the store as a whole."""
+        """Do nothing: a snapshot covers the store as a whole."""
 
     def keep_packed(self, pack: Pack) -> None:
-        """Values leave memory, so they are those that snapshots have."""
+        """Raise `StateError`: values leave memory, so they must have the form that snapshots use."""
         raise StateError(f"state {self.name!r} is kept in RocksDB, which takes values in the form of snapshots alone")
 
     def validate(self, key_groups: tuple[int, int]) -> None:
-        """As `KeyedStateBackend.validate`; nothing is read from the store."""
+        """See `KeyedStateBackend.validate`; reads nothing from the store."""
         self._panes.validate(self.name, key_groups)
 
     def note_rows(self, namespace: Any, groups: int) -> None:
-        """Rows came into the store without the table, in these key groups (as bits)."""
+        """Note that rows in these key groups (a bitmap) came into the store without the table."""
         pane = self.entries(namespace)
         pane.groups |= groups
         pane.has_rows, pane.is_complete = pane.groups != 0, False
 
     def young(self) -> int:
-        """See `cache`."""
+        """Return the number of young entries of plain state, which `WriteCache.grown` does not include."""
         return 0 if self._plain is None else self._plain.young
 
     def write_back(self, batch: Batch) -> None:
-        """See `cache`."""
+        """Write the marked entries of all panes."""
         self._panes.write_back(batch)
 
     def turn(self, batch: Batch) -> None:
-        """See `cache`."""
+        """Turn the generations of all panes."""
         self._panes.turn(batch)
 
 
 class Dropped(Mapping[Any, Any]):
-    """The entries of a dropped namespace, as they were then. Going through `items()` settles between items."""
+    """The entries of a dropped namespace as of the drop. Iterating over `items()` settles between items."""
 
     def __init__(self, cache: WriteCache, pane: NamespacePane, cached: dict[Any, Any]) -> None:
         self._cache = cache

@@ -1,5 +1,5 @@
-"""What a snapshot says of the types of its states, and how state of one type becomes state of another (H4).
+"""The types that a snapshot records for its states, and the conversion of state from one type to another (H4).
 
-`nodes` turns declared types into JSON, `declared` describes a whole state, `evolution` decides whether one type can
-become another and how, and `migration` applies that to the entries of a restored state.
+`nodes` converts declared types to JSON, `declared` describes a whole state, `evolution` decides whether and how one
+type can become another, and `migration` applies this to the entries of a restored state.
 """

@@ -1,7 +1,8 @@
-"""A state's schema: what kind it is, the types of its keys and values, and whether its values carry times (D1, H4).
+"""A state's schema: its kind, the types of its keys and values, and whether its values carry times (D1, H4).
 
-In a snapshot it is one JSON text, empty for states of the runtime (windows, timers):
-`{"kind": "map", "key": "STRING", "value": {"ROW": [["a", "INT"]]}, "ttl": 60000}`.
+A snapshot stores it as JSON text, which is empty for states of the runtime (windows, timers):
+
+    {"kind": "map", "key": "STRING", "value": {"ROW": [["a", "INT"]]}, "ttl": 60000}
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ from penstock.state.schema.nodes import Node, classes_in, node_of, text_of
 
 
 class Expiry(Protocol):
-    """When entries expire."""
+    """The time to live of entries."""
 
     @property
     def ttl_ms(self) -> int: ...
 
 
 class Declaration(Protocol):
-    """A state as a program declares it: a descriptor. That of map state has a `key_type_info` too."""
+    """A state as declared by the program: a descriptor. Descriptors of map state also have a `key_type_info`."""
 
     @property
     def kind(self) -> str: ...
@@ -36,7 +37,7 @@ class Declaration(Protocol):
 
 @dataclass(frozen=True)
 class StateSchema:
-    """See the module's text. `key` is that of map state; `ttl_ms` is None where values carry no time."""
+    """See the module docstring. `key` is set for map state; `ttl_ms` is None if values carry no time."""
 
     kind: str
     key: Node
@@ -44,12 +45,12 @@ class StateSchema:
     ttl_ms: int | None = None
 
     def to_json(self) -> str:
-        """The text that lies in a snapshot; equal schemas have equal texts."""
+        """Return the JSON text for snapshots; equal schemas have equal texts."""
         parts = {"kind": self.kind, "key": self.key, "value": self.value, "ttl": self.ttl_ms}
         return json.dumps({name: part for name, part in parts.items() if part is not None})
 
     def classes(self) -> dict[str, tuple[str, ...]]:
-        """The classes in the schema, and the fields that they had."""
+        """Return the classes in the schema, with the fields that they had."""
         return {**dict(classes_in(self.key)), **dict(classes_in(self.value))}
 
     def __str__(self) -> str:
@@ -59,13 +60,13 @@ class StateSchema:
 
 
 def schema_from_json(text: str) -> StateSchema:
-    """The schema that `to_json` wrote."""
+    """Return the schema that `to_json` wrote."""
     parts = json.loads(text)
     return StateSchema(parts["kind"], parts.get("key"), parts.get("value"), parts.get("ttl"))
 
 
 def schema_of(declaration: Declaration) -> StateSchema:
-    """The schema of a declared state."""
+    """Return the schema of a declared state."""
     ttl = declaration.ttl_config
     return StateSchema(
         declaration.kind,

@@ -1,4 +1,4 @@
-"""Whether values of one type can become values of another, and how (H4). Pure.
+"""Decides whether and how values of one type can become values of another (H4). Pure.
 
 | from | may become |
 | --- | --- |
@@ -8,16 +8,16 @@
 | INT | DOUBLE |
 | FLOAT | DOUBLE |
 | CHAR | STRING |
-| a row | one with other fields: new ones are None, lost ones go, the others, found by name, become what they now are |
-| a class (`Types.CLASS`) | the same, or a registered new one: new fields get their defaults, lost ones go |
-| a tuple | one of as many fields, each of which may become what it now is |
-| lists, arrays, maps | the same of elements, or values, that may become what they now are; keys stay |
-| nothing declared | any type that accepts the values that there are |
+| a row | a row with other fields: new ones are None, removed ones are dropped, the others are converted by name |
+| a class (`Types.CLASS`) | the same or its registered successor: new fields get defaults, removed ones are dropped |
+| a tuple | a tuple of the same length, whose fields are converted |
+| lists, arrays, maps | the same with converted elements or values; map keys must not change |
+| nothing declared | any type that accepts the existing values |
 | any type | nothing declared |
 
-A number type becomes another only where no value can change: Avro also lets INT become FLOAT, and LONG become DOUBLE,
-which loses digits. Fields of a row without names go by position, because their names are f0, f1 and so on. A renamed
-field is one lost and one new.
+A number type becomes another only if no value can change: Avro also lets INT become FLOAT and LONG become DOUBLE, which
+loses digits. Fields of a row without names are matched by position, because their names are f0, f1 and so on. A renamed
+field counts as one removed and one new field.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from penstock.base.composite_types import MapTypeInfo, RowTypeInfo, TupleTypeInf
 from penstock.base.types import Row
 from penstock.state.schema.nodes import Node, name_of, node_of, text_of
 
-#: Turns a value that is not None into one of the new type; None where values stay as they are.
+#: Converts a value that is not None to the new type; None if values stay unchanged.
 Converter = Callable[[Any], Any] | None
-#: What classes of snapshots have become, by path: see `penstock.state.migrations`.
+#: The successors of classes in snapshots, by path; see `penstock.state.migrations`.
 Moved = Mapping[str, Any]
 
 
 class Incompatible(Exception):
-    """The types do not fit; says where within them, and why."""
+    """Raised if types do not fit; the message says where and why."""
 
 
 def _as_it_is(value: Any) -> Any:
@@ -60,7 +60,7 @@ _OF_ELEMENTS: Final = ("LIST", "OBJECT_ARRAY", "BASIC_ARRAY", "PRIMITIVE_ARRAY")
 
 
 def evolve(old: Node, new: TypeInformation | None, moved: Moved) -> Converter:
-    """How values of the type `old` become those of `new`; raises `Incompatible` when they cannot."""
+    """Return the converter of values from `old` to `new`; raise `Incompatible` if they cannot be converted."""
     target = node_of(new)
     if old == target or new is None or target is None:
         return None
@@ -104,7 +104,7 @@ def _accepted(new: TypeInformation) -> Converter:
 def _row(old: list[list[Any]], new: RowTypeInfo, moved: Moved) -> Converter:
     before = {name: (index, node) for index, (name, node) in enumerate(old)}
     names = new.get_field_names()
-    #: for each new field, its position before (or None) and its converter
+    #: for each new field, its old position (or None) and its converter
     plan: list[tuple[int | None, Converter]] = []
     for name, info in zip(names, new.get_field_types(), strict=True):
         index, node = before.get(name, (None, None))
@@ -165,12 +165,12 @@ def _elements(converter: Converter) -> Converter:
 
 
 def _class(old: Sequence[Any], new: ClassTypeInfo, moved: Moved) -> Converter:
-    """The loader has already dealt out the fields (see `penstock.state.loading`); what is left is their types."""
+    """Return the converter of field types; the loader maps the fields themselves (see `penstock.state.loading`)."""
     path, family, old_fields = old
     present = class_path(new.cls)
     successor = moved.get(path)
     if successor is not None and not isinstance(successor, type):
-        return None  # a function has made the values what they are to be
+        return None  # a registered function has already converted the values
     if path != present and (successor is None or class_path(successor) != present):
         raise Incompatible(
             f"class {path} cannot become class {present}: if it was moved or renamed, "
@@ -201,7 +201,7 @@ def _class(old: Sequence[Any], new: ClassTypeInfo, moved: Moved) -> Converter:
 
 
 def missing_defaults(cls: type, known: Mapping[str, Any]) -> Iterator[str]:
-    """The fields of a dataclass or NamedTuple that are not among `known` and have no default."""
+    """Yield the fields of a dataclass or NamedTuple that are not among `known` and have no default."""
     if dataclasses.is_dataclass(cls):
         for field in dataclasses.fields(cls):
             has_default = not (field.default is field.default_factory is dataclasses.MISSING)

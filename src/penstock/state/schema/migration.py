@@ -1,9 +1,9 @@
-"""From the entries of a restored state to those of the state that is declared now (H4).
+"""Converts the entries of a restored state to the type that is declared now (H4).
 
-What lies under a key depends on the kind: a value (value, reducing and aggregating state), a list, or a dictionary.
-With time to live each value, item of a list, and value of a map is a pair (value, time of the last access in ms).
+The entry of a key depends on the kind: a value (value, reducing and aggregating state), a list, or a dictionary. With a
+time to live, each value, list item or map value is a pair (value, time of the last access in ms).
 
-State that gets a time to live counts it from the restore; state that loses it keeps what had not expired.
+State that gains a time to live counts it from the restore; state that loses it keeps the entries that had not expired.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from penstock.state.schema.declared import Declaration, StateSchema, schema_of
 from penstock.state.schema.evolution import Converter, Incompatible, Moved, evolve
 from penstock.state.schema.nodes import text_of
 
-#: What a conversion gives for an entry that must go.
+#: Returned by a conversion for an entry to be dropped.
 GONE: Final[Any] = object()
 
 
 def conversion(old: StateSchema, declaration: Declaration, moved: Moved, now_ms: Callable[[], int]) -> Converter:
-    """What makes an entry of the restored state one of the declared state; None when entries stay as they are.
+    """Return the converter from entries of the restored state to the declared state; None if entries stay unchanged.
 
-    Raises `Incompatible` when there is no way; what is returned may raise it too.
+    Raises `Incompatible` if the types do not fit; so may the converter.
     """
     new = schema_of(declaration)
     if old.kind != new.kind:
@@ -46,7 +46,7 @@ def _key(old: StateSchema, declaration: Declaration, moved: Moved) -> Converter:
 
 
 def _timed(element: Converter, old_ttl: int | None, new_ttl: int | None, now_ms: Callable[[], int]) -> Converter:
-    """An element's conversion, with its time of access coming, going, or staying."""
+    """Wrap an element's converter to add, drop or keep its access time."""
     if old_ttl is None and new_ttl is None:
         return element
     if old_ttl is not None and new_ttl is not None:

@@ -1,8 +1,11 @@
-"""Declared types as JSON nodes, the form in which they lie in a snapshot, and as text for people.
+"""Declared types as JSON nodes, as stored in snapshots, and as text for people.
 
-A node is None where nothing is declared (values are pickled), a string for a type without parameters (`"INT"`), else a
-one-entry object from the type's name to its parameters: `{"ROW": [["a", "INT"]]}`, `{"MAP": ["STRING", "LONG"]}`,
-`{"CLASS": ["shop.model:Order", "dataclass", [["id", "STRING"]]]}`.
+A node is None if nothing is declared (values are pickled), a string for a type without parameters (`"INT"`), and
+otherwise an object with one entry, from the type's name to its parameters:
+
+    {"ROW": [["a", "INT"]]}
+    {"MAP": ["STRING", "LONG"]}
+    {"CLASS": ["shop.model:Order", "dataclass", [["id", "STRING"]]]}
 """
 
 from __future__ import annotations
@@ -38,7 +41,7 @@ _OF_ELEMENTS: Final[dict[type, str]] = {
     BasicArrayTypeInfo: "BASIC_ARRAY",
     PrimitiveArrayTypeInfo: "PRIMITIVE_ARRAY",
 }
-#: Names of the Python API that differ in Flink's notation.
+#: The names of the Python API that differ from Flink's notation.
 _FLINK_NAMES: Final = {
     "LONG": "BIGINT",
     "SHORT": "SMALLINT",
@@ -50,7 +53,7 @@ _FLINK_NAMES: Final = {
 
 
 def node_of(info: TypeInformation | None) -> Node:
-    """The node of a type; None for None and for pickled objects."""
+    """Return the node of a type; None for None and for pickled objects."""
     if info is None or isinstance(info, PickledBytesTypeInfo):
         return None
     if isinstance(info, BasicTypeInfo):
@@ -76,7 +79,7 @@ def node_of(info: TypeInformation | None) -> Node:
 
 
 def name_of(node: Node) -> str | None:
-    """The name of a node's type, such as `INT` or `ROW`; None where nothing is declared."""
+    """Return the name of a node's type, such as `INT` or `ROW`; None if nothing is declared."""
     if isinstance(node, dict):
         (name,) = node
         return str(name)
@@ -84,7 +87,7 @@ def name_of(node: Node) -> str | None:
 
 
 def text_of(node: Node) -> str:
-    """A type as Flink writes it, for example `ROW<a INT, b STRING>`; `PICKLED` where nothing is declared."""
+    """Return a type in Flink's notation, such as `ROW<a INT, b STRING>`; `PICKLED` if nothing is declared."""
     if node is None:
         return "PICKLED"
     if isinstance(node, str):
@@ -105,7 +108,7 @@ def _fields_text(fields: list[list[Any]]) -> str:
 
 
 def classes_in(node: Node) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """The classes within a type, each as (path, names of its fields when the snapshot was taken)."""
+    """Yield the classes within a type, each as (path, its field names when the snapshot was taken)."""
     if not isinstance(node, dict):
         return
     ((name, parameters),) = node.items()

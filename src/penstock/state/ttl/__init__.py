@@ -1,1 +1,1 @@
-"""State whose entries expire, by processing time (D1): `expiry` has the rules, `states` keeps them."""
+"""State whose entries expire by processing time (D1): `expiry` has the rules, `states` applies them."""

@@ -1,4 +1,4 @@
-"""The rules by which the entries of one state expire, and the sweeper that every access tells."""
+"""The expiry rules of one state, and the sweeper that every access notifies."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from penstock.state.ttl_config import StateTtlConfig
 
 
 class Expiry:
-    """The rules of one state, and its clean-up. `sweeper` is None where there is none."""
+    """The expiry rules of one state, and its cleanup. `sweeper` is None if nothing sweeps its entries."""
 
     __slots__ = ("_now_ms", "_sweeper", "reading_counts", "shows_expired", "ttl_ms")
 
@@ -23,14 +23,14 @@ class Expiry:
         self._sweeper = sweeper
 
     def access(self) -> int:
-        """The state is being used: clean up a little, and return the time (ms)."""
+        """Clean up a little on an access to the state, and return the time (ms)."""
         if self._sweeper is not None:
             self._sweeper.on_access()
         return self._now_ms()
 
 
 def expiry_of(keyed: KeyedStateBackend, descriptor: StateDescriptor, config: StateTtlConfig) -> Expiry:
-    """The rules of a state that was declared. It has one sweeper, however often it is asked for."""
+    """Return the rules of a declared state. It has a single sweeper, however often this is called."""
     name = descriptor.name
     if name not in keyed.sweepers and (sweeper := keyed.sweeper_for(descriptor, config)) is not None:
         keyed.sweepers[name] = sweeper

@@ -1,11 +1,11 @@
-"""Keyed state whose values expire: each around a state without expiry that holds pairs (D1).
+"""Keyed state whose values expire: wrappers around states without expiry that hold pairs (D1).
 
-**Layout.** Where a state without expiry holds a value, the inner one holds `(value, time of the last access in ms)`: a
-value or accumulator, each item of a list, each value of a map. Snapshots hold the same, so a program that reads one
-finds the value at [0].
+**Layout.** Where a state without expiry holds a value, the inner state holds `(value, time of the last access in ms)`:
+a value or accumulator, each list item, each map value. Snapshots hold the same pairs, so a program that reads one finds
+the value at [0].
 
-**Rules.** A value has expired when `time of the last access + time to live <= now`, by the clock of the task. Writing
-is an access; reading is one with `OnReadAndWrite`. A read of an expired value removes it, and returns it once more only
+**Rules.** A value has expired if `time of the last access + time to live <= now`, by the task's clock. Writing counts
+as an access; reading does with `OnReadAndWrite`. Reading an expired value removes it, and returns it once more only
 with `ReturnExpiredIfNotCleanedUp`.
 """
 
@@ -33,7 +33,7 @@ V = TypeVar("V")
 
 
 class TtlValueState(ValueState[T]):
-    """One value for each key, which expires."""
+    """One value per key, which expires."""
 
     __slots__ = ("_expiry", "_inner")
 
@@ -57,7 +57,7 @@ class TtlValueState(ValueState[T]):
 
 
 class TtlListState(ListState[T]):
-    """A list for each key, whose items expire one by one."""
+    """A list per key, whose items expire individually."""
 
     __slots__ = ("_expiry", "_inner")
 
@@ -95,7 +95,7 @@ class TtlListState(ListState[T]):
 
 
 class TtlMapState(MapState[K, V]):
-    """A map for each key, whose values expire one by one."""
+    """A map per key, whose values expire individually."""
 
     __slots__ = ("_expiry", "_inner")
 
@@ -104,7 +104,7 @@ class TtlMapState(MapState[K, V]):
         self._expiry = expiry
 
     def _find(self, key: K) -> tuple[Any] | None:
-        """The value under a key, in a tuple, because it may be None."""
+        """Return the value under a key in a tuple, because it may be None."""
         expiry, inner = self._expiry, self._inner
         now = expiry.access()
         pair = inner.get(key)
@@ -159,7 +159,7 @@ class TtlMapState(MapState[K, V]):
         return StateView([value for _, value in self._pairs()])
 
     def is_empty(self) -> bool:
-        """Whether no value would be returned; this does not count as a read that puts the expiry off."""
+        """Return whether no value would be returned; this does not count as a read that extends the time to live."""
         expiry = self._expiry
         now = expiry.access()
         return not any(expiry.shows_expired or pair[1] + expiry.ttl_ms > now for pair in self._inner.values())
@@ -186,7 +186,7 @@ class TtlMapState(MapState[K, V]):
 
 
 class TtlReducingState(ReducingState[T]):
-    """One folded value for each key, which expires as a whole."""
+    """One folded value per key, which expires as a whole."""
 
     __slots__ = ("_expiry", "_inner")
 
@@ -212,7 +212,7 @@ class TtlReducingState(ReducingState[T]):
 
 
 class TtlAggregatingState(AggregatingState[T, V], Generic[T, V]):
-    """One accumulator for each key, which expires as a whole."""
+    """One accumulator per key, which expires as a whole."""
 
     __slots__ = ("_expiry", "_inner")
 
@@ -235,7 +235,7 @@ class TtlAggregatingState(AggregatingState[T, V], Generic[T, V]):
 
 
 def _read(inner: ValueState[Any], expiry: Expiry) -> tuple[Any] | None:
-    """What a reader gets of the current key's value, in a tuple; None when there is none, or it has expired."""
+    """Return the current key's value in a tuple; None if it is missing, or has expired and is not shown."""
     now = expiry.access()
     pair = inner.value()
     if pair is None:
@@ -249,7 +249,7 @@ def _read(inner: ValueState[Any], expiry: Expiry) -> tuple[Any] | None:
 
 
 def open_value_state(keyed: KeyedStateBackend, descriptor: ValueStateDescriptor) -> ValueState[Any]:
-    """The value state that a descriptor declares, with or without expiry; so for the others below."""
+    """Open the value state that a descriptor declares, with or without expiry."""
     config, inner = descriptor.ttl_config, keyed.value_state(descriptor)
     return inner if config is None else TtlValueState(inner, expiry_of(keyed, descriptor, config))
 

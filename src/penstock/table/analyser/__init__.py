@@ -1,1 +1,1 @@
-"""From what is written to what is meant: names are resolved, every expression gets its type."""
+"""Semantic analysis of queries: resolves names and types every expression."""

@@ -1,4 +1,4 @@
-"""What expressions mean after GROUP BY, and calls with OVER: both find aggregate calls and give them a column."""
+"""Scopes after GROUP BY and for calls with OVER: both replace aggregate calls by columns."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from penstock.table.user_functions.definition import AGGREGATES
 
 @dataclass(frozen=True, slots=True)
 class Pending(Typed):
-    """A column that a later step of the plan will have: the `number`-th one of its `stage`."""
+    """A column that a later step of the plan will produce: the `number`-th one of its `stage`."""
 
     stage: str
     number: int
 
 
 def nodes_of(node: object) -> Iterator[syntax.Expression]:
-    """An expression as it is written, and all in it; queries are not looked into."""
+    """Yield a syntax expression and all expressions in it, without descending into queries."""
     if isinstance(node, syntax.Query):
         return
     if isinstance(node, syntax.Expression):
@@ -47,7 +47,7 @@ def nodes_of(node: object) -> Iterator[syntax.Expression]:
 
 
 def is_aggregate(node: syntax.Expression, calls: Calls) -> bool:
-    """Whether it is a call of an aggregate function. `calls` knows those of the program."""
+    """Return whether a node calls an aggregate function. `calls` finds the user-defined ones."""
     if not isinstance(node, syntax.Call):
         return False
     user = calls.user_function(node)
@@ -55,7 +55,7 @@ def is_aggregate(node: syntax.Expression, calls: Calls) -> bool:
 
 
 def contains_aggregate(node: object, calls: Calls) -> bool:
-    """Whether an aggregate is called in it, other than over a window."""
+    """Return whether a node contains an aggregate call, other than over a window."""
     if isinstance(node, syntax.Over):
         return contains_aggregate(node.call.operands, calls) if isinstance(node.call, syntax.Call) else False
     if isinstance(node, syntax.Query):
@@ -70,12 +70,12 @@ def contains_aggregate(node: object, calls: Calls) -> bool:
 
 
 def contains_over(node: object) -> bool:
-    """Whether a call over a window is in it."""
+    """Return whether a node contains a call over a window."""
     return any(isinstance(one, syntax.Over) for one in nodes_of(node))
 
 
 def contains_query(node: object) -> bool:
-    """Whether a query is in an expression."""
+    """Return whether an expression contains a query."""
     if isinstance(node, syntax.Query):
         return True
     if isinstance(node, tuple):
@@ -84,7 +84,7 @@ def contains_query(node: object) -> bool:
 
 
 def aggregate_call(call: syntax.Call, analyser: ScalarAnalyser, is_over: bool, has_groups: bool) -> AggregateCall:
-    """An aggregate call with its types. Raises `ValidationError` where its function does not take these operands."""
+    """Return a typed aggregate call. Raises `ValidationError` if its function does not accept the operands."""
     user = analyser.calls.user_function(call)
     if user is not None:
         return user_aggregate_call(user, call, analyser)
@@ -121,12 +121,12 @@ def aggregate_call(call: syntax.Call, analyser: ScalarAnalyser, is_over: bool, h
     return AggregateCall(function.name, casts, result, call.is_distinct, condition, (), options)
 
 
-#: aggregates that are a FLOAT where their operand is one
+#: aggregates that return a FLOAT for a FLOAT operand
 _SUMS: Final = frozenset({"SUM", "AVG"})
 
 
 def _as_declared(found: Typed, call: syntax.Call, analyser: ScalarAnalyser) -> Typed:
-    """The result of an aggregate as DOUBLE, where it sums a FLOAT that the Table API declares as DOUBLE."""
+    """Cast the result of an aggregate to DOUBLE if it sums a FLOAT that the Table API declares as DOUBLE."""
     is_sum = call.name in _SUMS and analyser.calls.user_function(call) is None
     if not is_sum or not isinstance(analyser.typed(call.operands[0]), WidenedFloat):
         return found
@@ -134,7 +134,7 @@ def _as_declared(found: Typed, call: syntax.Call, analyser: ScalarAnalyser) -> T
 
 
 def _check_extras(call: syntax.Call, function: AggregateFunction) -> None:
-    """Raises `ValidationError` for what is written in or after a call and its function does not take."""
+    """Raise `ValidationError` for clauses in or after a call that its function does not accept."""
     if call.respects_nulls is not None and not function.takes_nulls:
         raise ValidationError(f"{function.name} takes neither IGNORE NULLS nor RESPECT NULLS")
     if call.condition is not None and function.only_over:
@@ -151,7 +151,7 @@ def _options(call: syntax.Call) -> tuple[str, ...]:
 
 
 class GroupedScope:
-    """After GROUP BY: what is grouped by, and aggregates. Anything else is refused."""
+    """The scope after GROUP BY: grouping keys and aggregates. Anything else is rejected."""
 
     def __init__(
         self,
@@ -162,22 +162,22 @@ class GroupedScope:
     ) -> None:
         self.inner = inner
         self._scalars = scalars
-        #: queries in expressions, each of which gives a column after the groups
+        #: queries in expressions; each adds a column after the groups
         self.queries: list[Uncorrelated] = []
-        #: the columns of groups with which queries compare theirs: these know them by numbers below 0
+        #: the group columns that queries compare with; queries refer to them by negative indexes
         self.asked: list[Pending] = []
         self.keys = list(keys)
         self.has_groups = bool(keys)
         self._has_sets = bool(sets)
         self._sets = sets
-        #: keys that are NULL in the groups of some set
+        #: keys that are NULL in the groups of some grouping set
         self._left_out = {index for index in range(len(self.keys)) if any(index not in one for one in sets)}
         self.calls: list[AggregateCall] = []
-        #: results that depend on the set of keys: GROUPING and its like, as operands
+        #: operands of GROUPING and similar functions, whose results depend on the grouping set
         self.groupings: list[tuple[int, ...]] = []
 
     def resolve(self, path: tuple[str, ...], at: int) -> tuple[Typed, tuple[str, ...]]:
-        """See `Scope`: only reached for a column that is not grouped by."""
+        """See `Scope`: only reached for a column that is not a grouping key."""
         self.inner.scope.resolve(path, at)
         raise ValidationError(f"Expression '{'.'.join(path)}' is not being grouped")
 
@@ -195,14 +195,14 @@ class GroupedScope:
         return self._scalars(node, None, compared, ask)
 
     def _from_inside(self, one: Typed) -> Typed:
-        """A column of the groups as a query sees it that stands beside them."""
+        """Return a column of the groups as a query in an expression sees it."""
         if not isinstance(one, Pending):
             return one
         self.asked.append(one)
         return OuterField(one.type, -len(self.asked))
 
     def placed_query(self, query: Uncorrelated, columns: dict[tuple[str, int], Typed]) -> Uncorrelated:
-        """A query whose conditions are over the columns that groups have in the plan."""
+        """Return a query whose conditions use the plan's columns of the groups."""
 
         def change(one: Typed) -> Typed:
             if not isinstance(one, OuterField) or one.index >= 0:
@@ -238,7 +238,7 @@ class GroupedScope:
         return None
 
     def key(self, index: int) -> Typed:
-        """What is grouped by, as a column of the groups."""
+        """Return a grouping key as a column of the groups."""
         kind = self.keys[index].type
         return Pending(kind.nullable() if index in self._left_out else kind, "key", index)
 
@@ -269,7 +269,7 @@ class GroupedScope:
 
 @dataclass(frozen=True, slots=True)
 class OverCall:
-    """A call over a window, with everything typed."""
+    """A typed call over a window."""
 
     call: AggregateCall
     partition: tuple[Typed, ...]
@@ -280,12 +280,12 @@ class OverCall:
 
     @property
     def window(self) -> tuple[object, ...]:
-        """Everything but the call: calls that share it run together."""
+        """Everything but the call: calls with the same window run together."""
         return (self.partition, self.order, self.is_rows, self.lower, self.upper)
 
 
 def check_frame(window: syntax.WindowSpecification) -> None:
-    """Raises `UnsupportedError` for what frames of rows do not do."""
+    """Raise `UnsupportedError` for frame clauses that are not supported."""
     if window.exclusion not in (None, "NO OTHERS"):
         raise UnsupportedError(f"EXCLUDE {window.exclusion} in an OVER window is not supported: end the frame earlier")
     if window.disallows_partial:
@@ -295,7 +295,7 @@ def check_frame(window: syntax.WindowSpecification) -> None:
 
 
 class OverScope:
-    """Where calls over windows may stand: they become columns that a step before the projection has."""
+    """A scope that allows calls over windows: they become columns of a step before the projection."""
 
     def __init__(self, inner: ScalarAnalyser, windows: dict[str, syntax.WindowSpecification]) -> None:
         self.inner = inner
@@ -357,7 +357,10 @@ class OverScope:
     def _frame(
         self, window: syntax.WindowSpecification, function: AggregateFunction | None
     ) -> tuple[bool, tuple[str, Typed | None], tuple[str, Typed | None]]:
-        """ROWS or RANGE, and both ends; without a frame it ends at the current row, or with the partition."""
+        """Return whether the frame is ROWS, and both ends.
+
+        Without a frame clause, the frame ends at the current row, or without ORDER BY at the end of the partition.
+        """
         if window.unit is None:
             end = "CURRENT ROW" if window.order else "FOLLOWING"
             return function is not None and function.name == "ROW_NUMBER", ("PRECEDING", None), (end, None)
@@ -378,7 +381,7 @@ class OverScope:
 
 
 def placed(expression: Typed, columns: dict[tuple[str, int], Typed]) -> Typed:
-    """An expression with what was pending put in its place."""
+    """Replace the pending columns in an expression by the actual ones."""
 
     def change(node: Typed) -> Typed:
         return columns[node.stage, node.number] if isinstance(node, Pending) else node

@@ -1,4 +1,4 @@
-"""Calls of functions: which function is meant, which casts its operands need, what it gives."""
+"""Function calls: resolves the function, casts its operands and finds its result type."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from penstock.table.typed.nodes import Constant, Constants, Field, FunctionCall,
 from penstock.table.typed.user_call import UserCall
 from penstock.table.user_functions.definition import FunctionKind, UserFunction
 
-#: finds a function of the program by its path; the second operand says whether also one that Flink's own hides
+#: finds a user-defined function by its path; the second argument includes one that a built-in function hides
 FindFunction = Callable[[tuple[str, ...], bool], UserFunction | None]
 
 
 _SHORT_CHAIN_MAX: Final = 16
-#: how many constants of IN are operands of their own; conditions that connectors take are made of these
+#: IN keeps up to this many constants as separate operands, from which filters for connectors are made
 _SEPARATE_CONSTANTS_MAX: Final = 64
 
 
@@ -41,9 +41,9 @@ def _none(path: tuple[str, ...], hidden: bool) -> UserFunction | None:
 
 
 class Calls:
-    """Makes typed calls. What is constant is worked out at once, but for functions of the program.
+    """Builds typed calls. Calls of constants are folded at once, except calls of user-defined functions.
 
-    `functions` knows these by their paths, where they are not hidden by Flink's own.
+    `functions` finds user-defined functions by path, unless a built-in function hides them.
     """
 
     def __init__(self, session: Session, functions: FindFunction = _none) -> None:
@@ -52,21 +52,21 @@ class Calls:
 
     @property
     def of_sql(self) -> Calls:
-        """Calls by the rules of SQL. They are the same object but where the Table API has rules of its own."""
+        """Calls by the rules of SQL; the same object unless the Table API has its own rules."""
         return self
 
     def user_function(self, call: syntax.Call, gives_rows: bool = False) -> UserFunction | None:
-        """The function of the program that is called, or None.
+        """Return the user-defined function that is called, or None.
 
-        `gives_rows`: whether it stands where rows are wanted. No function of Flink is meant there, even where one of
-        the name, such as SPLIT, would hide that of the program.
+        `gives_rows`: whether the call is used where rows are expected. A built-in function, such as SPLIT, does not
+        hide a user-defined function of the same name there.
         """
         if isinstance(call, InlineCall):
             return call.user
         return self._functions(call.path, gives_rows) if call.path else None
 
     def user_call(self, user: UserFunction, operands: Sequence[Typed], at: int = -1) -> Typed:
-        """A call of a scalar function of the program. Raises `ValidationError` where it cannot stand here."""
+        """Return a call of a user-defined scalar function. Raises `ValidationError` if it cannot be used here."""
         if user.kind is FunctionKind.TABLE:
             raise ValidationError(
                 f"{user} gives rows: call it as LATERAL TABLE({user.name}(…)) in FROM, or by join_lateral"
@@ -81,7 +81,7 @@ class Calls:
         return UserCall(user.result_type, name, tuple(casts), user=user, at=at)
 
     def user_operands(self, user: UserFunction, operands: Sequence[Typed]) -> list[Typed]:
-        """The operands of a function of the program, cast to the types that it wants."""
+        """Cast the operands of a user-defined function to its declared types."""
         user.check_count(len(operands))
         found = []
         for place, operand in enumerate(operands):
@@ -104,23 +104,23 @@ class Calls:
         return found
 
     def together(self, operator: str, conditions: Sequence[Typed]) -> Typed:
-        """Conditions, of which there is one at least, joined by AND or OR."""
+        """Join one or more conditions with AND or OR."""
         return conditions[0] if len(conditions) == 1 else self.call(operator, conditions)
 
     def chain(self, operator: str, operands: Sequence[Typed]) -> Typed:
-        """Two or more operands with AND, OR or `||` between them.
+        """Join two or more operands with AND, OR or `||`.
 
-        A short chain becomes nested calls of two operands. A long chain becomes a single call, because nested calls
-        are slow, and deep. Both mean the same. Short chains stay nested so that the ids of their state stay the same.
+        A short chain becomes nested calls of two operands. A long chain becomes a single call, because nested calls are
+        slow and deep. Both mean the same. Short chains stay nested to keep the ids of their state stable.
         """
         if len(operands) > _SHORT_CHAIN_MAX:
             return self.call(operator, operands)
         return reduce(lambda one, other: self.call(operator, (one, other)), operands)
 
     def membership(self, operand: Typed, among: Sequence[Typed]) -> Typed:
-        """Whether a value is among others, by IN. Many constants become one operand.
+        """Return an IN test of a value. Many constants become one operand.
 
-        Raises `ValidationError` where the values have no type in common, or a constant cannot be cast to it.
+        Raises `ValidationError` if the values have no common type, or a constant cannot be cast to it.
         """
         groups: dict[DataType, list[object]] = {}
         others: list[Typed] = []
@@ -147,7 +147,7 @@ class Calls:
         return self.folded(FunctionCall(result, function.name, tuple(casts)))
 
     def implicit_all(self, operands: Sequence[Typed], to: DataType) -> list[Typed]:
-        """`implicit` of many operands. Constants of one type are cast by one call."""
+        """Apply `implicit` to many operands. Constants of one type are cast in one call."""
         groups: dict[DataType, list[int]] = {}
         for place, one in enumerate(operands):
             if isinstance(one, Constant) and one.type != to:
@@ -166,20 +166,20 @@ class Calls:
         ]
 
     def _cast_values(self, values: Sequence[object], kind: DataType, to: DataType) -> Sequence[object]:
-        """Constants of one type as another one, by one call of the cast."""
+        """Cast constants of one type to another type in one call."""
         if kind.nullable() == to.nullable() or isinstance(kind, NullType):
             return values
         cast = FunctionCall(to, "CAST", (Field(kind, 0),))
         try:
             (column,) = Evaluator([cast], self.session)(Columns((column_of(values, kind),), len(values)))
         except TableRuntimeError:
-            # One of them fails, and the error has to name it.
+            # One of the casts fails, and the error must name its constant.
             found = [self.implicit(Constant(kind, value), to) for value in values]
             return [one.value for one in found if isinstance(one, Constant)]
         return values_of(column, to)
 
     def call(self, name: str, operands: Sequence[Typed], options: tuple[str, ...] = ()) -> Typed:
-        """A call of a function of the registry. Raises `ValidationError` where it does not take these operands."""
+        """Return a call of a registered function. Raises `ValidationError` if it does not accept the operands."""
         if name in _EQUALITIES and _mixes_text_and_boolean(operands):
             return self._unequal(name, operands)
         options = (*options, *embedded_operands(name, operands))
@@ -191,7 +191,7 @@ class Calls:
     def _matched(
         self, name: str, operands: Sequence[Typed], options: tuple[str, ...]
     ) -> tuple[ScalarFunction, tuple[DataType, ...]]:
-        """A function of the registry, and the types to which it wants its operands cast."""
+        """Return a registered function and the types to which its operands must be cast."""
         function = find_scalar(name)
         if function is None:
             raise no_function(name)
@@ -203,7 +203,7 @@ class Calls:
         raise ValidationError(_mismatch(function, operands))
 
     def _unequal(self, name: str, operands: Sequence[Typed]) -> Typed:
-        """A comparison of text with a BOOLEAN, which are never equal, as in Flink."""
+        """Compare text with a BOOLEAN: as in Flink, they are never equal."""
         if name in ("IS DISTINCT FROM", "IS NOT DISTINCT FROM"):
             word, operator = ("IS NOT NULL", "OR") if name == "IS DISTINCT FROM" else ("IS NULL", "AND")
             return self.together(operator, [self.call(word, [one]) for one in operands])
@@ -214,7 +214,7 @@ class Calls:
         return self.call("CASE", [self.together("OR", nulls), Constant(BooleanType(), None), answer])
 
     def cast(self, operand: Typed, to: DataType, is_try: bool = False) -> Typed:
-        """A cast that is written. Raises `ValidationError` where there is none between these types."""
+        """Return an explicit cast. Raises `ValidationError` if the types cannot be cast."""
         if not supports_cast(operand.type, to):
             raise ValidationError(refusal(operand.type, to))
         nullable = operand.type.is_nullable or is_try
@@ -225,7 +225,10 @@ class Calls:
         return found
 
     def implicit(self, operand: Typed, to: DataType) -> Typed:
-        """A cast that nobody wrote, where one is needed. Text that is no point in time is then NULL."""
+        """Add an implicit cast if one is needed.
+
+        Non-constant text that is not a valid point in time then becomes NULL.
+        """
         if isinstance(operand, Lambda) or operand.type == to:
             return operand
         if isinstance(operand.type, NullType) and isinstance(operand, Constant):
@@ -236,7 +239,7 @@ class Calls:
         return self.cast(operand, to, is_try)
 
     def folded(self, call: FunctionCall) -> Typed:
-        """The value of a call whose operands are all constant, unless it fails; else the call."""
+        """Return the value of a call if all operands are constant and it does not fail; otherwise the call."""
         if not all(isinstance(one, Constant | Constants) for one in call.operands) or not _is_stable(call.function):
             return call
         try:
@@ -247,7 +250,7 @@ class Calls:
         return Constant(call.type, value)
 
     def _fails_for_certain(self, call: FunctionCall) -> None:
-        """A cast of a constant that fails, fails for each row; so it is told when the query is planned."""
+        """Raise an error during planning for a cast of a constant that fails, because it fails for every row."""
         if call.function != "CAST":
             return
         try:
@@ -265,13 +268,13 @@ def _mixes_text_and_boolean(operands: Sequence[Typed]) -> bool:
 
 
 def _is_stable(name: str) -> bool:
-    """Whether a call of constants may become a constant."""
+    """Return whether a call of constants may be folded."""
     function = find_scalar(name)
     return function is None or (function.is_folded and function.is_deterministic and not function.is_dynamic)
 
 
 def no_function(name: str) -> UnknownNameError:
-    """What is raised where nothing has this name."""
+    """Return the error for an unknown function."""
     near = did_you_mean(name, SCALAR_FUNCTIONS)
     reason = f"No match found for function signature {name}: there is no function of this name{near}"
     return UnknownNameError(reason, name=f"{name}(")

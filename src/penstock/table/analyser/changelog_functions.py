@@ -1,4 +1,4 @@
-"""FROM_CHANGELOG and TO_CHANGELOG: a column that names changes, instead of kinds of rows.
+"""FROM_CHANGELOG and TO_CHANGELOG: a column with change operations instead of row kinds.
 
 See Flink's document "Changelog Conversion".
 """
@@ -20,7 +20,7 @@ from penstock.table.plan.row_schema import PlanColumn, RowSchema
 from penstock.table.sql import syntax
 from penstock.table.typed.nodes import Field
 
-#: the arguments of each, in order
+#: the arguments of each function, in order
 CHANGELOG_FUNCTIONS: Final[dict[str, tuple[str, ...]]] = {
     "FROM_CHANGELOG": ("INPUT", "OP", "OP_MAPPING", "ON_TIME", "UID"),
     "TO_CHANGELOG": ("INPUT", "OP", "OP_MAPPING", "ON_TIME", "UID"),
@@ -30,7 +30,7 @@ _CODES_MAX: Final = 2_147_483_647
 
 
 def changelog_table(call: syntax.Call, queries: Queries) -> Node:
-    """The plan of a call. Raises `ValidationError` for arguments that do not fit."""
+    """Return the plan of a call. Raises `ValidationError` for invalid arguments."""
     arguments = _arguments(call)
     plan, partition = _table(call.name, arguments.get("INPUT"), queries)
     column = _column(arguments.get("OP"))

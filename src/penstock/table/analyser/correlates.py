@@ -1,4 +1,4 @@
-"""UNNEST and table functions in FROM: which columns they give, and the join with the rows that they are called for."""
+"""UNNEST and table functions in FROM: their columns, and the join with the calling rows."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from penstock.table.user_functions.definition import FunctionKind, UserFunction
 
 ORDINALITY = "WITH ORDINALITY"
 
-#: Flink's table functions that need tables or models of a kind that does not exist here, with what to do instead
+#: Flink's table functions that need tables or models of a kind not available here, with an alternative
 _WITHOUT_SOURCES: Final = {
     "VECTOR_SEARCH": "no connector has an index of vectors. Compute the distances in SQL and take the nearest rows",
     "ML_PREDICT": "there are no models. Call the model in a function of the program, see create_temporary_function",
@@ -40,7 +40,7 @@ _WITHOUT_SOURCES: Final = {
 def correlated(
     left: RelationScope, relation: relations.Relation, node: relations.Join | None, calls: Calls
 ) -> RelationScope:
-    """Each row of the left side with those that a function makes of it. `node`: the join, if it is one."""
+    """Join each row of the left side with the rows that a function makes of it. `node`: the join, if any."""
     keeps = node is not None and node.join_type == "LEFT"
     analyser = ScalarAnalyser(left, calls)
     user: UserFunction | None = None
@@ -75,7 +75,7 @@ def correlated(
 
 
 def _called(call: syntax.Expression, analyser: ScalarAnalyser) -> tuple[UserFunction, list[Typed]]:
-    """A table function, and its operands after their casts."""
+    """Return a table function and its cast operands."""
     user = analyser.calls.user_function(call, gives_rows=True) if isinstance(call, syntax.Call) else None
     if user is None:
         name = call.name if isinstance(call, syntax.Call) else str(call)
@@ -91,7 +91,7 @@ def _called(call: syntax.Expression, analyser: ScalarAnalyser) -> tuple[UserFunc
 
 
 def _names(columns: Sequence[PlanColumn], relation: relations.Relation, name: str) -> Sequence[str]:
-    """The names that the columns get; the only one of UNNEST is called as the table is."""
+    """Return the names of the columns; a single column of UNNEST takes the alias of the table."""
     if not relation.columns:
         if relation.alias is not None and len(columns) == 1 and isinstance(relation, relations.UnnestedTable):
             return (relation.alias,)
@@ -127,14 +127,14 @@ def _unnest_columns(operands: Sequence[Typed], relation: relations.UnnestedTable
 
 
 def _unnested(collection: DataType) -> list[PlanColumn]:
-    """The columns of the elements of an array or multiset, or of the entries of a map."""
+    """Return the columns for the elements of an array or multiset, or for the entries of a map."""
     if isinstance(collection, MapType):
         return [PlanColumn("KEY", collection.key_type), PlanColumn("VALUE", collection.value_type)]
     if not isinstance(collection, ArrayType | MultisetType):
         raise ValidationError(f"UNNEST takes an array, a map or a multiset, not {collection}")
     element = collection.element_type
     if isinstance(element, RowType):
-        # A row that is NULL has NULL in all columns.
+        # A NULL row has NULL in all columns.
         kinds = [one.nullable() if element.is_nullable else one for one in element.field_types()]
         return [PlanColumn(name, kind) for name, kind in zip(element.field_names(), kinds, strict=True)]
     return [PlanColumn("EXPR$0", element)]

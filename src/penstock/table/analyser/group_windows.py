@@ -1,4 +1,4 @@
-"""TUMBLE, HOP and SESSION in GROUP BY, the older way to write windows: they become window tables.
+"""TUMBLE, HOP and SESSION in GROUP BY, the legacy window syntax: they become window tables.
 
 `GROUP BY TUMBLE(ts, INTERVAL '1' MINUTE)` groups by the start and the end of a window; TUMBLE_START, TUMBLE_END and
 TUMBLE_ROWTIME are its columns.
@@ -21,13 +21,13 @@ from penstock.table.plan.row_schema import PlanColumn, RowSchema
 from penstock.table.sql import relations, syntax
 from penstock.table.typed.nodes import Constant, Field
 
-#: how many intervals each takes
+#: number of intervals that each function takes
 WINDOWS: Final = {"TUMBLE": 1, "HOP": 2, "SESSION": 1}
 _NAMES: Final = {"START": "$window_start", "END": "$window_end", "ROWTIME": "$window_time"}
 
 
 def with_windows(select: relations.Select, scope: RelationScope, rows: ScalarAnalyser) -> relations.Select:
-    """A SELECT whose window in GROUP BY is columns of its input, which the scope has from now on."""
+    """Replace the window in GROUP BY, if any, by columns of the input, and add these to the scope."""
     found = [one for item in select.group or () for one in item.expressions if _is_window(one)]
     if not found:
         return select
@@ -60,7 +60,7 @@ def with_windows(select: relations.Select, scope: RelationScope, rows: ScalarAna
         return rewritten(expression, change)[0]
 
     def named(item: relations.SelectItem, place: int) -> relations.SelectItem:
-        """An item with the name that it has as it is written."""
+        """Rewrite an item, and keep the name that it had before."""
         found = one(item.expression)
         is_other = isinstance(found, syntax.Reference) and not isinstance(item.expression, syntax.Reference)
         return replace(item, expression=found, alias=item.alias or (f"EXPR${place}" if is_other else None))
@@ -79,7 +79,7 @@ def _is_window(node: syntax.Expression) -> bool:
 
 
 def _function_of(node: syntax.Expression, window: syntax.Call) -> str | None:
-    """START, END, ROWTIME or PROCTIME of the window."""
+    """Return START, END, ROWTIME or PROCTIME for a call that reads this window, otherwise None."""
     if not isinstance(node, syntax.Call):
         return None
     kind, _, name = node.name.partition("_")
@@ -92,7 +92,7 @@ def _partition(
     scope: RelationScope,
     computed: dict[str, syntax.Expression],
 ) -> tuple[int, ...]:
-    """The columns by which sessions are apart: what else rows are grouped by. What is computed becomes a column."""
+    """Return the columns that partition sessions: the other grouping keys. Computed keys become columns."""
     found = []
     for key in keys:
         column = rows.typed(key)

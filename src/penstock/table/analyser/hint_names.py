@@ -1,4 +1,4 @@
-"""Which hints there are, and where they stand. A hint that nothing reads is refused."""
+"""The known hints and where they may appear. A hint that nothing reads is rejected."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from penstock.table.data.errors import ValidationError
 from penstock.table.sql import relations
 
 OPTIONS: Final = "OPTIONS"
-#: hints that choose how Flink joins. Here they have no effect, because the state of a join decides how it runs.
+#: hints that choose a join strategy in Flink; they have no effect here, because a join's state decides how it runs
 _JOIN_HINTS: Final = frozenset({"BROADCAST", "SHUFFLE_HASH", "SHUFFLE_MERGE", "NEST_LOOP", "MULTI_JOIN"})
 _QUERY_HINTS: Final = frozenset({"STATE_TTL", "LOOKUP"}) | _JOIN_HINTS
 
 
 def check_query_hints(hints: Iterable[relations.Hint], names: Collection[str]) -> None:
-    """Check hints after SELECT, whose FROM has these names.
+    """Check hints after SELECT; `names` are the names in its FROM.
 
     Raises:
-        ValidationError: for an unknown hint, for OPTIONS, and for a join hint of a name that FROM does not have.
+        ValidationError: for an unknown hint, for OPTIONS, and for a join hint with a name that is not in FROM.
     """
     for hint in hints:
         _check_name(hint, _QUERY_HINTS, "after SELECT")
@@ -33,13 +33,13 @@ def check_query_hints(hints: Iterable[relations.Hint], names: Collection[str]) -
 
 
 def check_table_hints(hints: Iterable[relations.Hint], table: str) -> None:
-    """Check hints after the name of a table. Raises `ValidationError` for all but OPTIONS."""
+    """Check hints after a table name. Raises `ValidationError` for all but OPTIONS and join hints."""
     for hint in hints:
         _check_name(hint, frozenset({OPTIONS}) | _JOIN_HINTS, f"after table '{table}'")
 
 
 def options_of_hints(hints: Iterable[relations.Hint]) -> tuple[tuple[str, str], ...]:
-    """The options that hints `OPTIONS('key' = 'value')` give to a table."""
+    """Return the table options of the hints `OPTIONS('key' = 'value')`."""
     return tuple(pair for hint in hints if hint.name == OPTIONS for pair in hint.options)
 
 

@@ -1,4 +1,4 @@
-"""Calls of functions of the program that have no name in any catalog: the Table API has the function itself."""
+"""Calls of user-defined functions that are in no catalog: the Table API passes the function itself."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from penstock.table.user_functions.definition import UserFunction
 
 @dataclass(frozen=True, slots=True)
 class InlineCall(Call):
-    """A call of a function. Its `name` is none that SQL knows; its `path` is what the function is called."""
+    """A call of a function. Its `name` cannot occur in SQL; its `path` is the function's name."""
 
     user: UserFunction = field(kw_only=True)
 
 
 def inline_call(function: UserFunction, operands: Sequence[Expression]) -> InlineCall:
-    """A call of a function with these operands."""
+    """Return a call of a function with these operands."""
     return InlineCall(f"*{function.name}*", tuple(operands), (function.name,), user=function)

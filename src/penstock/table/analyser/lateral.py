@@ -1,4 +1,4 @@
-"""LATERAL of a query: it is worked out for each row of what stands before it, whose columns it may use."""
+"""LATERAL queries: evaluated for each row of the preceding tables, whose columns they may use."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from penstock.table.typed.nodes import Field, Typed
 def lateral_query(
     left: RelationScope, relation: relations.DerivedTable, node: relations.Join, queries: Queries
 ) -> RelationScope:
-    """Each row of the left side with the rows that the query has for it.
+    """Join each row of the left side with the rows of the query for it.
 
     Raises:
         ValidationError: for a RIGHT or FULL join.
-        UnsupportedError: if the query cannot stand without the left side.
+        UnsupportedError: if the query cannot be decorrelated.
     """
     if node.join_type not in ("INNER", "CROSS", "LEFT"):
         raise ValidationError(f"{node.join_type} JOIN of LATERAL is not possible: the join is CROSS, INNER or LEFT")
@@ -46,7 +46,7 @@ def lateral_query(
     names = relation.columns or query.schema.names
     if len(names) != len(query.schema):
         raise ValidationError(f"the list of names has {len(names)} columns, and the query {len(query.schema)}")
-    # Not by a projection: its own one, which may use the columns before it, has to be the last.
+    # Do not rename by a projection: the query's own projection may use the left columns, and must be the last step.
     query = replace(query, schema=query.schema.renamed(names))
     plan = _joined(left.plan, query, keeps, TRUE, calls)
     part = Part(relation.alias, (), width, RowSchema(plan.schema.columns[width:]))
@@ -62,14 +62,14 @@ def lateral_query(
 
 
 def _joined(left: Node, query: Node, keeps: bool, on: Typed, calls: Calls) -> Node:
-    """The columns of `left`, then those of the query. `keeps`: also rows for which the query has none.
+    """Join `left` with the query. `keeps`: whether to keep rows without a match.
 
-    `on`: what has to be true besides, over these columns.
+    `on`: an additional condition over the columns of both.
     """
     selected: tuple[Typed, ...] | None = None
     names = query.schema.names
     if isinstance(query, Project) and any(map(uses_outer, query.expressions)):
-        # What it selects is worked out over the join, where the columns from outside are.
+        # Evaluate the selected expressions over the join, where the outer columns are available.
         selected, query = query.expressions, query.input
     found = uncorrelated(query, calls)
     width = len(left.schema)
@@ -100,7 +100,7 @@ def _joined(left: Node, query: Node, keeps: bool, on: Typed, calls: Calls) -> No
 
 
 def _column(joined: Join, query: Node, place: int, is_one: bool, calls: Calls) -> Typed:
-    """A column of the query. An aggregate without groups has a row for no rows, too, in which COUNT is 0."""
+    """Return a column of the query. An aggregate without groups has a row even without input, where COUNT is 0."""
     column = joined.schema.field(len(joined.left.schema) + place)
     if not is_one or query.schema[place].type.is_nullable:
         return column

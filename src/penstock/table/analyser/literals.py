@@ -1,4 +1,4 @@
-"""Literals: the type and the value of what is written as a constant."""
+"""Literals: the types and values of constants in SQL."""
 
 from __future__ import annotations
 
@@ -31,17 +31,18 @@ from penstock.table.sql import syntax
 from penstock.table.typed.nodes import Constant
 
 _INT: Final = IntType(False)
-#: how many digits the greatest INT has
+#: number of digits of the greatest INT
 _INT_DIGITS: Final = 10
 
 
 def number(text: str) -> Constant:
-    """The value of digits: INT where a whole number fits, else BIGINT; with a point DECIMAL; with an E DOUBLE.
+    """Return the value of a numeric literal.
 
-    The precision of a DECIMAL counts the digits as they are written: that of `0.5` is 2, and that of `.5` is 1.
+    Whole numbers are INT if they fit, else BIGINT. A literal with a point is a DECIMAL, one with an E a DOUBLE. The
+    precision of a DECIMAL counts the digits as written: 2 for `0.5`, and 1 for `.5`.
 
     Raises:
-        ValidationError: if the digits, without the point, are no whole number of 64 bits.
+        ValidationError: if the digits, without the point, do not fit into 64 bits.
     """
     if text.isdecimal() and len(text) < _INT_DIGITS:
         return Constant(_INT, int(text))
@@ -62,7 +63,7 @@ def _decimal_type(precision: int, scale: int) -> DecimalType:
 
 
 def constant(node: syntax.Expression) -> Constant | None:
-    """The constant that a literal means, or None for what is no literal."""
+    """Return the constant of a literal, or None for other nodes."""
     match node:
         case syntax.NullLiteral():
             return Constant(NullType(), None)
@@ -111,7 +112,7 @@ _ORDER = ("DAY", "HOUR", "MINUTE", "SECOND")
 
 
 def interval_type(qualifier: syntax.IntervalQualifier) -> DataType:
-    """The type of an interval of this unit."""
+    """Return the type of an interval with this qualifier."""
     resolution = qualifier.resolution
     precision = qualifier.precision
     if resolution.is_of_months:

@@ -1,4 +1,4 @@
-"""The hint LOOKUP: how a table is asked in a look-up join."""
+"""The LOOKUP hint: how a lookup join queries a table."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from penstock.base.time import parse_duration
 from penstock.table.data.errors import ValidationError
 from penstock.table.sql.relations import Hint, NamedTable
 
-#: the options of the hint, by the names of tables
+#: the options of the hint, by table name
 LookupHints: TypeAlias = Mapping[str, tuple[tuple[str, str], ...]]
 
 _RETRY: Final = ("retry-predicate", "retry-strategy", "fixed-delay", "max-attempts")
@@ -45,7 +45,7 @@ _OPTIONS: Final[Mapping[str, tuple[Callable[[str], bool], str]]] = {
 
 
 def lookup_hints(hints: Iterable[Hint]) -> LookupHints:
-    """The hints LOOKUP of a query. Of several for a table the first one counts.
+    """Return the LOOKUP hints of a query. The first of several hints for a table wins.
 
     Raises `ValidationError` for options that the hint does not have.
     """
@@ -74,5 +74,5 @@ def _check(options: Mapping[str, str]) -> None:
 
 
 def hinted_name(table: NamedTable) -> str:
-    """The name by which hints know a table: its alias, if it has one."""
+    """Return the name by which hints refer to a table: its alias, if it has one."""
     return table.alias or table.path[-1]

@@ -1,4 +1,4 @@
-"""What names and calls mean in DEFINE and MEASURES: columns of rows of a pattern's variables."""
+"""The scopes of DEFINE and MEASURES: names and calls refer to columns of rows of pattern variables."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ _MISSING = ("CLASSIFIER", "MATCH_NUMBER")
 
 
 class PatternScope:
-    """See `Scope`. It collects what the expressions refer to.
+    """The scope of an expression over a pattern; it collects the references of the expression.
 
     Args:
         source: the columns of the rows.
-        variables: those of the pattern that may be named here.
-        defined: the variable whose condition it is; None for MEASURES.
+        variables: the pattern variables that the expression may name.
+        defined: the variable whose condition is defined; None for MEASURES.
     """
 
     def __init__(self, source: RelationScope, variables: Sequence[str], defined: str | None, calls: Calls) -> None:
@@ -43,12 +43,12 @@ class PatternScope:
         self._defined = defined
         self._calls = calls
         self._references: list[RowReference] = []
-        #: what FIRST or LAST says of the columns in it, and of which variables these are
+        #: the enclosing FIRST or LAST (whether it is FIRST, and its offset), and the variables named in it
         self._row: tuple[bool, int] | None = None
         self._named: set[str] = set()
 
     def expression(self, node: syntax.Expression) -> MatchedExpression:
-        """An expression of this scope, which is done with it."""
+        """Type an expression and return it with its references. Each scope takes one expression."""
         typed = ScalarAnalyser(self, self._calls).typed(node)
         return MatchedExpression(typed, tuple(self._references))
 
@@ -60,14 +60,14 @@ class PatternScope:
         self._named.add(variable)
         is_first, offset = self._row or (False, 0)
         if variable == self._defined and not is_first and not offset:
-            variable = ALL_ROWS  # the row at hand is the last one of its own variable, and of all
+            variable = ALL_ROWS  # the current row is the last one of its own variable, and of all rows
         found = Navigation(variable, column.index, column.type, is_first, offset)
         if not found.is_current:
             found = Navigation(variable, column.index, column.type.nullable(), is_first, offset)
         return self._refer(found, column.name), rest
 
     def column(self, path: tuple[str, ...], at: int) -> tuple[str, Field, tuple[str, ...]]:
-        """The variable and the column that a path means, and what is left of the path."""
+        """Return the variable and the column of a path, and the rest of the path."""
         variable = ALL_ROWS
         if len(path) > 1 and path[0] in self._variables:
             variable, path = path[0], path[1:]
@@ -106,7 +106,7 @@ class PatternScope:
         return Field(reference.type, self._references.index(reference), name)
 
     def _navigated(self, node: syntax.Call, analyser: ScalarAnalyser) -> Typed:
-        """FIRST and LAST with an offset, and PREV and NEXT, of which only the row itself can be had."""
+        """Resolve FIRST and LAST with an offset, and PREV and NEXT, which support only the row itself."""
         if self._row is not None:
             raise ValidationError(f"Cannot nest row pattern navigation functions: {node.name} stands in another one")
         if contains_aggregate(node.operands, self._calls):
@@ -160,7 +160,7 @@ class PatternScope:
 
 
 class _RowsOfOneVariable:
-    """What names mean in an aggregate: columns of each row that it is over."""
+    """The scope of an aggregate's operands: names refer to columns of each aggregated row."""
 
     def __init__(self, pattern: PatternScope) -> None:
         self._pattern = pattern

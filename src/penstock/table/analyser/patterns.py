@@ -1,4 +1,4 @@
-"""MATCH_RECOGNIZE: from its clauses to a plan. What Flink refuses is refused with its words."""
+"""MATCH_RECOGNIZE: from its clauses to a plan. Clauses that Flink rejects are rejected with Flink's messages."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _NO_BRANCHES: Final = "Currently, CEP doesn't support branching patterns."
 
 
 def match_recognize(node: relations.MatchRecognize, source: RelationScope, calls: Calls) -> MatchRecognize:
-    """The plan of a clause over the rows of `source`.
+    """Return the plan of a clause over the rows of `source`.
 
     Raises:
-        ValidationError: for names and expressions that mean nothing.
-        UnsupportedError: for what neither Flink nor this planner has, such as SUBSET and alternatives.
+        ValidationError: for invalid names and expressions.
+        UnsupportedError: for features that neither Flink nor this planner supports, such as SUBSET and alternatives.
     """
     analyser = ScalarAnalyser(source, calls)
     if node.subsets:
@@ -38,7 +38,7 @@ def match_recognize(node: relations.MatchRecognize, source: RelationScope, calls
     if node.rows_per_match != "ONE ROW PER MATCH":
         raise UnsupportedError("All rows per match mode is not supported yet.")
     definitions = _definitions(node)
-    mentioned = [*_names(node.pattern), *definitions]  # as in Flink, one may be defined and not looked for
+    mentioned = [*_names(node.pattern), *definitions]  # as in Flink, a variable may be defined but not used
     pattern = tuple(_Variables(definitions, mentioned, source, calls).of(node.pattern))
     names = [one.name for one in pattern]
     partition = tuple(_column(one, analyser, "PARTITION BY").index for one in node.partition)
@@ -70,7 +70,7 @@ def _definitions(node: relations.MatchRecognize) -> Mapping[str, syntax.Expressi
 
 
 def _names(pattern: Pattern) -> list[str]:
-    """All variables of a pattern, also those that are between {- and -}."""
+    """Return all variables of a pattern, including those between {- and -}."""
     return [pattern.variable] if pattern.variable else [name for part in pattern.parts for name in _names(part)]
 
 
@@ -87,7 +87,7 @@ def _sort_key(item: syntax.OrderItem, analyser: ScalarAnalyser) -> SortKey:
 
 
 def _time_of(measure: MatchedExpression, rows: RowSchema) -> TimeAttribute | None:
-    """Which time attribute a measure is: the time of the match, or of one of its rows."""
+    """Return the time attribute of a measure: the time of the match, or of one of its rows."""
     found = measure.expression
     if not isinstance(found, Field):
         return time_of(found)
@@ -117,12 +117,12 @@ def _within_ms(node: relations.MatchRecognize) -> int | None:
         raise UnsupportedError(
             "Only constant intervals with millisecond resolution are supported as time constraints of patterns."
         )
-    # As in Flink, a window that is not above 0 limits nothing.
+    # As in Flink, a window that is not above 0 sets no limit.
     return found.value if found.value > 0 else None
 
 
 class _Variables:
-    """The variables of a pattern in order."""
+    """Builds the variables of a pattern, in order."""
 
     def __init__(
         self,
@@ -138,7 +138,7 @@ class _Variables:
         self._names: list[str] = []
 
     def of(self, pattern: Pattern) -> Iterator[Variable]:
-        """Those of a pattern. Raises `UnsupportedError` for what cannot be looked for."""
+        """Yield the variables of a pattern. Raises `UnsupportedError` for unsupported patterns."""
         match pattern.kind:
             case "VARIABLE":
                 yield self._variable(pattern.variable, 1, 1, False)

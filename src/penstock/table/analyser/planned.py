@@ -1,4 +1,4 @@
-"""Queries with finished plans, for the Table API, and its own rules for types."""
+"""Queries that are already planned, for the Table API, and the Table API's own type rules."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from penstock.table.user_functions.definition import UserFunction
 
 @dataclass(frozen=True, slots=True)
 class PlannedQuery(Query):
-    """A query whose plan is there."""
+    """A query that is already planned."""
 
     kind: ClassVar = "TABLE"
     plan: Node
@@ -31,7 +31,8 @@ sql_of.register(PlannedQuery, lambda node: f"TABLE ({', '.join(node.plan.schema.
 class MethodCalls(Calls):
     """Calls by the rules of the Table API.
 
-    `+` joins texts. A FLOAT beside a DOUBLE becomes DOUBLE, where SQL takes the type of the first operand.
+    `+` concatenates texts. A FLOAT combined with a DOUBLE becomes DOUBLE, whereas SQL takes the type of the first
+    operand.
     """
 
     def __init__(self, calls: Calls) -> None:
@@ -61,9 +62,9 @@ class MethodCalls(Calls):
         return self._calls.cast(_number_of(operand), to, is_try)
 
     def _number(self, operator: str, operands: Sequence[Typed]) -> Typed:
-        """A sum, difference, product or quotient.
+        """Return a sum, difference, product or quotient.
 
-        As in Flink, FLOAT before DOUBLE gives a FLOAT, as in SQL, whose type is declared as DOUBLE.
+        As in Flink, FLOAT before DOUBLE is computed as FLOAT, as in SQL, but its type is declared as DOUBLE.
         """
         wanted = order_type([one.type for one in operands])
         found = self._calls.call(operator, [_number_of(one) for one in operands])
@@ -72,7 +73,7 @@ class MethodCalls(Calls):
         return self.declared(found, DoubleType(found.type.is_nullable))
 
     def declared(self, value: Typed, to: DataType) -> Typed:
-        """A value cast to the type that the Table API declares for it."""
+        """Cast a value to the type that the Table API declares for it."""
         cast = self.implicit(value, to)
         return WidenedFloat(cast.type, cast.function, cast.operands) if isinstance(cast, FunctionCall) else cast
 
@@ -82,7 +83,7 @@ class MethodCalls(Calls):
         return self._calls.membership(widened[0], widened[1:])
 
     def _widened(self, name: str, operands: Sequence[Typed]) -> Sequence[Typed]:
-        """The operands of a call. Operands of FLOAT are cast to the wider type of the Table API."""
+        """Return the operands of a call, with FLOAT operands cast to the wider type of the Table API."""
         rule = _RULES.get(name)
         if rule is None or not any(_has(one.type, FloatType) for one in operands):
             return operands
@@ -104,7 +105,7 @@ def _number_of(operand: Typed) -> Typed:
 
 
 _ARITHMETIC: Final = frozenset({"+", "-", "*", "/"})
-#: the types in common by the Table API. It ignores the order of FLOAT and DOUBLE, but not that of DECIMAL and FLOAT.
+#: common types in the Table API: they ignore the order of FLOAT and DOUBLE, but not that of DECIMAL and FLOAT
 _RULES: Final[dict[str, TypeRule]] = {
     **dict.fromkeys(("=", "<>", "IN"), order_type),
     **dict.fromkeys(("CASE", "ARRAY", "MAP"), common_type),
@@ -112,21 +113,21 @@ _RULES: Final[dict[str, TypeRule]] = {
 
 
 def _places(name: str, count: int) -> tuple[Sequence[int], ...]:
-    """The places of the operands that have a type in common."""
+    """Return the groups of operands, by index, that share a common type."""
     if name == "CASE":
         return ((*range(1, count - 1, 2), count - 1),)
     return (range(0, count, 2), range(1, count, 2)) if name == "MAP" else (range(count),)
 
 
 def _has(found: DataType, *kinds: type[DataType]) -> bool:
-    """Whether a type, or a type in it, is of these kinds."""
+    """Return whether a type, or a type nested in it, is of one of these kinds."""
     return isinstance(found, kinds) or any(_has(one, *kinds) for one in found.children())
 
 
 def set_operation(
     operator: str, inputs: tuple[Node, Node], is_all: bool, query: Callable[[Query], Node], calls: MethodCalls
 ) -> Node:
-    """UNION, INTERSECT or EXCEPT of two plans. `query`: makes the plan of a query.
+    """Return the UNION, INTERSECT or EXCEPT of two plans. `query`: plans a query.
 
     As in Flink, rows are combined with the types of SQL, and FLOAT before DOUBLE is declared as DOUBLE afterwards.
     """
@@ -139,7 +140,7 @@ def set_operation(
 
 
 def _numbers(plan: Node) -> Node:
-    """A plan whose columns are FLOAT where they are only declared as DOUBLE."""
+    """Return a plan whose columns are FLOAT where they were only declared as DOUBLE."""
     if not isinstance(plan, Project) or not any(isinstance(one, WidenedFloat) for one in plan.expressions):
         return plan
     return project(plan.input, [_number_of(one) for one in plan.expressions], plan.schema.names)

@@ -1,4 +1,4 @@
-"""Queries: from what is written to a logical plan."""
+"""Queries: from syntax to a logical plan."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from penstock.table.typed.user_call import calls_in
 
 
 class QueryAnalyser:
-    """Makes plans of queries. `tables` knows the tables, `calls` the functions."""
+    """Plans queries. `tables` finds the tables, `calls` the functions."""
 
     def __init__(self, tables: Tables, calls: Calls) -> None:
         self.tables = tables
@@ -42,7 +42,7 @@ class QueryAnalyser:
         self.relations = RelationAnalyser(self)
 
     def result(self, node: syntax.Query) -> Node:
-        """The plan of a query that stands in no other one: the columns of its result have names of their own."""
+        """Return the plan of a top-level query, with unique column names."""
         plan = self.query(node)
         names: list[str] = []
         taken: set[str] = set()
@@ -53,7 +53,7 @@ class QueryAnalyser:
 
     @repeats_if_deep
     def query(self, node: syntax.Query, outer: RelationScope | None = None) -> Node:
-        """The plan of a query. `outer`: the columns of the query around it, which it may use."""
+        """Return the plan of a query. `outer`: the columns of the enclosing query, which it may use."""
         match node:
             case relations.Select():
                 return self._select(node, outer).build()
@@ -90,10 +90,10 @@ class QueryAnalyser:
         return found
 
     def _select_plan(self, node: relations.Select, scope: RelationScope) -> SelectPlan:
-        """The steps after FROM and WHERE.
+        """Plan the steps after FROM and WHERE.
 
-        In Flink a number in GROUP BY is a constant. Only a statement that Flink refuses for this reason has places of
-        columns instead, as in other dialects.
+        In Flink, a number in GROUP BY is a constant. Only if Flink rejects a statement for this reason are numbers read
+        as column positions, as in other dialects.
         """
 
         def scalars(one: syntax.Expression, around: RelationScope | None, *more: Any) -> Typed:
@@ -118,7 +118,7 @@ class QueryAnalyser:
 
     @repeats_if_deep
     def filtered(self, plan: Node, condition: syntax.Expression) -> Node:
-        """The rows of a plan for which a condition holds."""
+        """Keep the rows of a plan for which a condition holds."""
         scope = scope_of(plan, self.calls)
         scope.scalars = self._scalar
         self._where(condition, scope)
@@ -128,7 +128,7 @@ class QueryAnalyser:
         return project(scope.plan, scope.plan.schema.fields()[:width], plan.schema.names)
 
     def _where(self, condition: syntax.Expression, scope: RelationScope) -> None:
-        """Keep the rows for which all parts of a condition hold. IN and EXISTS of queries become joins."""
+        """Keep the rows for which all parts of a condition hold. IN and EXISTS with queries become joins."""
         plain: list[Typed] = []
         joined = []
         for part in _parts(condition):
@@ -203,7 +203,7 @@ class QueryAnalyser:
         schema = RowSchema(tuple(columns))
         if not any(calls_in(one) for row in settled for one in row):
             return Values(schema=schema, rows=settled)
-        # Functions of the program run in the job, and not while it is planned.
+        # User-defined functions run in the job, not during planning.
         nothing = self.relations.nothing(outer).plan
         parts = tuple(Project(schema=schema, input=nothing, expressions=row) for row in settled)
         return parts[0] if len(parts) == 1 else SetOperation(schema=schema, operator="UNION", parts=parts, is_all=True)
@@ -235,7 +235,7 @@ class QueryAnalyser:
         return SetOperation(schema=schema, operator=node.operator, parts=tuple(parts), is_all=node.is_all)
 
     def _cast_to(self, plan: Node, schema: RowSchema) -> Node:
-        """A plan with columns of these types, where they differ."""
+        """Cast the columns of a plan to the types of a schema, if they differ."""
         fields = plan.schema.fields()
         casts = [self.calls.implicit(one, column.type) for one, column in zip(fields, schema, strict=True)]
         if all(isinstance(one, Field) for one in casts):
@@ -333,7 +333,7 @@ def _flat(part: Node, is_all: bool) -> tuple[Node, ...]:
 
 
 def _ordinal(expression: syntax.Expression, count: int) -> int | None:
-    """The place of a column that is named by its number."""
+    """Return the index of a column that is given by its ordinal, otherwise None."""
     if not isinstance(expression, syntax.NumberLiteral) or not expression.text.isdigit():
         return None
     if not 1 <= int(expression.text) <= count:

@@ -1,4 +1,4 @@
-"""FROM: tables, views, queries, joins and table functions, and what names mean after them."""
+"""FROM: tables, views, queries, joins and table functions, and the scopes that they create."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _JOINS = {"CROSS": JoinType.INNER} | {one.value: one for one in JoinType}
 
 
 class RelationAnalyser:
-    """Makes plans of relations, for the analyser of a query."""
+    """Plans relations for the query analyser."""
 
     def __init__(self, queries: Queries) -> None:
         self.queries = queries
@@ -49,7 +49,10 @@ class RelationAnalyser:
 
     @contextmanager
     def looking_up(self, hints: LookupHints) -> Iterator[None]:
-        """The hints LOOKUP of the query whose FROM is looked at. Raises `ValidationError` for one without a table."""
+        """Apply the LOOKUP hints of a query while its FROM is analysed.
+
+        Raises `ValidationError` for a hint whose table is not in FROM.
+        """
         before = self._lookups, self._looked_up
         self._lookups, self._looked_up = hints, set()
         try:
@@ -64,7 +67,7 @@ class RelationAnalyser:
 
     @contextmanager
     def lasting(self, lifetimes: Mapping[str, int]) -> Iterator[None]:
-        """Let the state of joins of relations of these names live so long (ms)."""
+        """Set the lifetimes (ms) of the state of joins, by the names of their relations."""
         before, self._lifetimes = self._lifetimes, lifetimes
         try:
             yield
@@ -73,7 +76,7 @@ class RelationAnalyser:
 
     @repeats_if_deep
     def scope(self, relation: relations.Relation | None, outer: RelationScope | None) -> RelationScope:
-        """What names mean after FROM. Without FROM there is one row without columns."""
+        """Return the scope of a FROM. Without FROM, there is one row without columns."""
         if relation is None:
             return self.nothing(outer)
         _check_sample(relation)
@@ -107,12 +110,12 @@ class RelationAnalyser:
                 raise UnsupportedError(f"{type(relation).__name__} is not supported in FROM")
 
     def nothing(self, outer: RelationScope | None) -> RelationScope:
-        """One row without columns."""
+        """Return the scope of one row without columns."""
         plan = Values(schema=RowSchema(()), rows=((),))
         return RelationScope([], plan, [], self.calls, outer)
 
     def named(self, path: tuple[str, ...], hints: tuple[relations.Hint, ...], at: int) -> tuple[Node, tuple[str, ...]]:
-        """The plan of a table, view or query of WITH. Raises `UnknownNameError` for an unknown name."""
+        """Return the plan and path of a table, view or WITH query. Raises `UnknownNameError` for an unknown name."""
         check_table_hints(hints, ".".join(path))
         if len(path) == 1:
             for table in reversed(self.queries.common):
@@ -128,7 +131,7 @@ class RelationAnalyser:
         return found
 
     def renamed(self, plan: Node, names: Sequence[str]) -> Node:
-        """The same columns under other names."""
+        """Rename the columns of a plan."""
         if len(names) != len(plan.schema):
             raise ValidationError(f"the list of names has {len(names)} columns, and the table {len(plan.schema)}")
         return project(plan, plan.schema.fields(), names)
@@ -153,7 +156,8 @@ class RelationAnalyser:
         if isinstance(node.right, relations.DerivedTable) and node.right.is_lateral:
             return lateral_query(left, node.right, node, self.queries)
         right = self.scope(node.right, outer)
-        # As in Flink, the hint LOOKUP may name the table of any join, and says nothing about one that looks up no rows.
+        # As in Flink, the LOOKUP hint may name the table of any join, and has no effect if the join is not a lookup
+        # join.
         self._looked_up.add(name_of(node.right) or "")
         joined = self._joined(left, right, join_type)
         joined.outer = outer
@@ -176,7 +180,7 @@ class RelationAnalyser:
         return joined
 
     def _joined(self, left: RelationScope, right: RelationScope, join_type: JoinType) -> RelationScope:
-        """The columns of both sides; the plan comes later, when the condition is known."""
+        """Combine the columns of both sides; the plan follows when the condition is known."""
         width = len(left.schema)
         schema = left.schema.joined(right.schema, join_type.keeps_right, join_type.keeps_left)
         parts = [*left.parts, *(replace(part, offset=part.offset + width) for part in right.parts)]
@@ -192,14 +196,14 @@ class RelationAnalyser:
         joined: RelationScope,
         join_type: JoinType,
     ) -> list[Typed]:
-        """The conditions of columns of USING. Each is one column from here on, and they come first."""
+        """Return the conditions on the columns of USING. Each becomes one merged column, and these come first."""
         width, conditions, merged = len(left.schema), [], []
         names = list(node.using)
         if node.is_natural:
             shared = {column.name for column in right.visible}
             names = [column.name for column in left.visible if column.name in shared]
         for name in dict.fromkeys(names):
-            # Of several columns of the left side Flink takes the first one.
+            # If the left side has several such columns, Flink takes the first.
             one, other = left.first_column(name), right.column(name)
             if one is None or other is None:
                 side = "left" if one is None else "right"
@@ -219,7 +223,7 @@ class RelationAnalyser:
     def _merged(
         self, one: VisibleColumn, other: VisibleColumn, schema: RowSchema, join_type: JoinType
     ) -> VisibleColumn:
-        """COALESCE of the columns of both sides, or the one column that always has its value."""
+        """Merge two columns: COALESCE of both, or the one that always has the value."""
         mine, its = one.value(schema, self.calls), other.value(schema, self.calls)
         if mine.type.nullable() != its.type.nullable():
             merged_type = self.calls.call("COALESCE", [mine, its]).type
@@ -236,7 +240,7 @@ class RelationAnalyser:
     def _temporal(
         self, left: RelationScope, node: relations.Join, table: relations.NamedTable, join_type: JoinType
     ) -> RelationScope:
-        """FOR SYSTEM_TIME AS OF a time attribute of the left side."""
+        """Plan a join with FOR SYSTEM_TIME AS OF a time attribute of the left side."""
         plan, path = self.named(table.path, table.hints, table.at)
         right = self._called(plan, table, path)
         assert table.as_of is not None

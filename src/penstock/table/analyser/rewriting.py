@@ -1,4 +1,4 @@
-"""Expressions with other nodes in place of some of theirs."""
+"""Rewriting of syntax expressions: replaces some of their nodes."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 from penstock.table.data.errors import ValidationError
 from penstock.table.sql.syntax import Expression, Query
 
-#: gives the nodes that take the place of one; None where it stays, with what is in it looked at
+#: returns the replacements of a node; for None, the node stays and its children are visited
 Change = Callable[[Expression], Iterable[Expression] | None]
 
 
 def rewritten(node: Expression, change: Change) -> list[Expression]:
-    """What becomes of an expression. Queries in it stay as they are."""
+    """Return the replacements of an expression. Queries in it are left unchanged."""
     found = change(node)
     return [_rebuilt(node, change)] if found is None else list(found)
 

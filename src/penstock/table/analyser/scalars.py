@@ -1,4 +1,4 @@
-"""Expressions of single values: from what is written to typed expressions."""
+"""Scalar expressions: from syntax to typed expressions."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ from penstock.table.typed.nodes import Constant, Field, Lambda, Typed
 
 
 class Scope(Protocol):
-    """What names mean at a place in a query."""
+    """The meaning of names at one place in a query."""
 
     def resolve(self, path: tuple[str, ...], at: int) -> tuple[Typed, tuple[str, ...]]:
-        """The column that a path begins with, and the rest of the path: fields in it.
+        """Return the column that a path begins with, and the rest of the path: its nested fields.
 
-        Raises `ValidationError` where there is none, or several.
+        Raises `ValidationError` if no column matches, or several do.
         """
 
     def subquery(self, node: syntax.Expression, analyser: ScalarAnalyser) -> Typed:
-        """The value of a query in an expression."""
+        """Return the value of a query in an expression."""
 
     def special(self, node: syntax.Expression, analyser: ScalarAnalyser) -> Typed | None:
-        """What an expression means that has another meaning here: an aggregate, a column that is grouped by."""
+        """Return an expression that is special in this scope, such as an aggregate or a grouping key, or None."""
 
 
 class ScalarAnalyser:
@@ -54,7 +54,7 @@ class ScalarAnalyser:
         self._parameters: dict[str, Typed] = {}
 
     def typed(self, node: syntax.Expression) -> Typed:
-        """The typed expression. Raises `ValidationError` for what has no meaning here."""
+        """Return the typed expression. Raises `ValidationError` for expressions that are invalid here."""
         special = self.scope.special(node, self)
         if special is not None:
             return special
@@ -108,7 +108,7 @@ class ScalarAnalyser:
             self.calls = before
 
     def field(self, row: Typed, name: str) -> Typed:
-        """A field of a row."""
+        """Return a field of a row."""
         if not isinstance(row.type, RowType):
             raise ValidationError(f"{row} is a {row.type}, which has no field {name!r}")
         names = row.type.field_names()
@@ -133,7 +133,7 @@ class ScalarAnalyser:
             _check_plain(node)
             return self.calls.user_call(user, [self.typed(one) for one in node.operands], node.at)
         if not node.operands and node.path and node.name in BARE_FUNCTIONS and find_scalar(node.name) is None:
-            # A word such as USER, which is the name of a column where there is no such function.
+            # A word such as USER is a column name if no such function exists.
             return self._reference(node.path, node.at)
         if node.path and node.name in _NAMES_OF_FORMS:
             raise no_function(node.name)
@@ -155,7 +155,7 @@ class ScalarAnalyser:
         return self.calls.call(node.name, self._operands(node), options)
 
     def _difference(self, node: syntax.Call) -> Typed:
-        """(a - b) unit. Only whether the unit is of months matters: as in Flink, the rest is not cut off."""
+        """Return `(a - b) unit`. Only whether the unit is months matters: as in Flink, the rest is not truncated."""
         one, other, unit = node.operands
         assert isinstance(unit, syntax.IntervalLiteral)
         of_months = unit.qualifier.resolution.is_of_months
@@ -174,14 +174,14 @@ class ScalarAnalyser:
         ]
 
     def _embedded(self, parent: syntax.Call, place: int, node: syntax.Expression) -> Typed:
-        """An operand of JSON_OBJECT or JSON_ARRAY, the only ones that JSON() may be."""
+        """Type an operand of JSON_OBJECT or JSON_ARRAY, which alone accept JSON() as an operand."""
         is_value = parent.name == "JSON_ARRAY" or place % 2 == 1
         if isinstance(node, syntax.Call) and node.name == "JSON" and is_value:
             return self.calls.call("JSON", self._operands(node))
         return self.typed(node)
 
     def _lambda(self, node: syntax.LambdaFunction, others: Sequence[Typed]) -> Typed:
-        """A function of the elements of the first operand, or of its keys and values."""
+        """Type a lambda over the elements of the first operand, or over its keys and values."""
         elements = list(others[0].type.children()) if others else []
         if len(elements) < len(node.parameters):
             first = f"does not fit {others[0].type}" if others else "has to follow an array or a map"
@@ -205,13 +205,13 @@ class ScalarAnalyser:
         return self.case([*operands, otherwise])
 
     def _is_case(self, subject: Typed, when: syntax.Expression) -> Typed:
-        """Whether CASE's operand is what follows WHEN, or among it."""
+        """Return whether the operand of CASE equals the value after WHEN, or one of a list of values."""
         if isinstance(when, syntax.RowValue) and not isinstance(subject.type, RowType):
             return self.calls.membership(subject, [self.typed(one) for one in when.items])
         return self.calls.call("=", [subject, self.typed(when)])
 
     def case(self, operands: list[Typed]) -> Typed:
-        """CASE of conditions and values by turns, and the value of all other rows."""
+        """Return a CASE of alternating conditions and values, followed by the ELSE value."""
         return self.calls.call("CASE", operands)
 
     def _between(self, node: syntax.Between) -> Typed:
@@ -231,16 +231,16 @@ class ScalarAnalyser:
         return self.calls.membership(self.typed(operand), [constant(one) or self.typed(one) for one in among])
 
     def _rows(self, nodes: Sequence[syntax.Expression]) -> list[list[Typed]]:
-        """The fields of rows that are written out, if all are such rows and have as many fields."""
+        """Return the fields of row constructors, if all nodes are row constructors of equal length."""
         rows = [one.items for one in nodes if isinstance(one, syntax.RowValue)]
         if len(rows) < len(nodes) or not rows[0] or len(set(map(len, rows))) > 1:
             return []
         return [[self.typed(item) for item in items] for items in rows]
 
     def _equal_fields(self, operator: str, one: list[Typed], other: list[Typed]) -> Typed:
-        """Rows that are written out are compared field by field, so a NULL in them is unknown, not a value.
+        """Compare row constructors field by field, so a NULL in them is unknown, not a value.
 
-        By `=` FLOAT beside DOUBLE is DOUBLE in rows.
+        With `=`, a FLOAT next to a DOUBLE is compared as a DOUBLE.
         """
         pairs = list(zip(one, other, strict=True))
         if operator == "=":
@@ -268,7 +268,7 @@ class ScalarAnalyser:
 
 
 def _check_plain(node: syntax.Call) -> None:
-    """Raises `ValidationError` for what only aggregates take in and after their parentheses."""
+    """Raise `ValidationError` for clauses that only aggregate calls accept."""
     words = {
         "DISTINCT": node.is_distinct,
         "ORDER BY and WITHIN GROUP": node.order,
@@ -281,10 +281,10 @@ def _check_plain(node: syntax.Call) -> None:
             raise ValidationError(f"{word} is only for aggregate functions, and {node.name} is none")
 
 
-#: the parser makes one call of several of these operators in a row
+#: the parser turns a run of one of these operators into one call
 _CHAINED = ("AND", "OR", "||")
 _SIGNS = ("MINUS_PREFIX", "PLUS_PREFIX")
-#: how forms without a name are called here, which nobody can write
+#: internal names of forms without a function name, which SQL cannot write
 _NAMES_OF_FORMS = (*_SIGNS, "FIELD", "ITEM")
 
 
@@ -293,7 +293,7 @@ def _if(analyser: ScalarAnalyser, operands: Sequence[syntax.Expression]) -> Type
         raise ValidationError(f"IF takes a condition and two values, not {len(operands)} operands")
     condition, one, other = map(analyser.typed, operands)
     for kinds in (TimeType, TimestampType | LocalZonedTimestampType):
-        if isinstance(one.type, kinds) and isinstance(other.type, kinds):  # the first one says how many digits
+        if isinstance(one.type, kinds) and isinstance(other.type, kinds):  # the first value determines the precision
             nullable = other.type.is_nullable
             other = analyser.calls.implicit(other, one.type.nullable() if nullable else one.type.not_null())
     if condition.type.is_nullable:
@@ -323,7 +323,7 @@ def _overlaps(analyser: ScalarAnalyser, operands: Sequence[syntax.Expression]) -
     return analyser.calls.call("OVERLAPS", [analyser.typed(item) for pair in pairs for item in pair])
 
 
-#: calls that are only another way to write something
+#: calls that are shorthand for other expressions
 _SHORT_FORMS: dict[str, Callable[[ScalarAnalyser, Sequence[syntax.Expression]], Typed]] = {
     "IF": _if,
     "NULLIF": _null_if,

@@ -1,4 +1,4 @@
-"""What names mean in a query: the columns of the relations in FROM, by their names or by those of their tables too."""
+"""Names in a query: the columns of the relations in FROM, by name, with or without a qualifier."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from penstock.table.typed.nodes import Field, Typed
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A relation in FROM: the names that it goes by, and where its columns are."""
+    """A relation in FROM: its names, and the position of its columns."""
 
     alias: str | None
     path: tuple[str, ...]
@@ -27,7 +27,7 @@ class Part:
     schema: RowSchema
 
     def is_called(self, names: tuple[str, ...]) -> bool:
-        """Whether these names mean this relation."""
+        """Return whether these names refer to this relation."""
         if self.alias is not None:
             return names == (self.alias,)
         return bool(self.path) and names == self.path[len(self.path) - len(names) :]
@@ -35,26 +35,26 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class VisibleColumn:
-    """A column that `*` shows.
+    """A column that `*` expands to.
 
-    USING and NATURAL merge columns of several relations: its value is the first of `places` that is not NULL, cast to
-    `merged_type` where its name is written, and to `star_type` by `*`, if these are set. As in Flink, they may differ:
-    of FLOAT and DOUBLE the first one counts for `*`.
+    USING and NATURAL merge columns of several relations: the value is the first of `places` that is not NULL. If set,
+    `merged_type` is its type when it is named, and `star_type` its type in `*`. As in Flink, they may differ: of FLOAT
+    and DOUBLE, `*` takes the first.
     """
 
     name: str
     places: tuple[int, ...]
     merged_type: DataType | None = None
     star_type: DataType | None = None
-    #: whether USING or NATURAL has merged another column of its name, which the name alone means from then on
+    #: whether USING or NATURAL merged another column of this name, to which the unqualified name now refers
     is_shadowed: bool = False
 
     def value(self, schema: RowSchema, calls: Calls) -> Typed:
-        """The value that its name means, over rows of a schema that has the columns at these places."""
+        """Return the value of the named column, over rows of a schema that has the columns at these places."""
         return self._cast(schema, calls, self.merged_type)
 
     def star_value(self, schema: RowSchema, calls: Calls) -> Typed:
-        """The value that `*` shows; see `value`."""
+        """Return the value of the column in `*`; see `value`."""
         return self._cast(schema, calls, self.star_type)
 
     def _cast(self, schema: RowSchema, calls: Calls, kind: DataType | None) -> Typed:
@@ -65,7 +65,7 @@ class VisibleColumn:
         return values[0] if len(values) == 1 else calls.call("COALESCE", values)
 
     def moved(self, by: int) -> VisibleColumn:
-        """The column where `by` other columns come first."""
+        """Return the column after `by` other columns are placed before it."""
         return replace(self, places=tuple(place + by for place in self.places))
 
 
@@ -74,13 +74,13 @@ class RelationScope:
     """The columns of joined relations."""
 
     parts: list[Part]
-    #: the plan that gives the columns; queries in expressions add columns after them
+    #: the plan that produces the columns; queries in expressions append columns
     plan: Node
-    #: the columns of `*`, in their order
+    #: the columns of `*`, in order
     visible: list[VisibleColumn]
     calls: Calls
     outer: RelationScope | None = None
-    #: plans a query in an expression, which gives one value
+    #: plans a query in an expression, which yields one value
     scalars: ScalarQueries | None = None
 
     @property
@@ -152,18 +152,18 @@ class RelationScope:
         return f"Column '{shown}' not found in any table{hint}"
 
     def column(self, name: str) -> VisibleColumn | None:
-        """The visible column of a name, or None. Raises `ValidationError` where there are several."""
+        """Return the visible column of a name, or None. Raises `ValidationError` if there are several."""
         found = [one for one in self.visible if one.name == name and not one.is_shadowed]
         if len(found) > 1:
             raise ValidationError(f"Column {name!r} is ambiguous")
         return found[0] if found else None
 
     def first_column(self, name: str) -> VisibleColumn | None:
-        """The first visible column of a name, or None."""
+        """Return the first visible column of a name, or None."""
         return next((one for one in self.visible if one.name == name and not one.is_shadowed), None)
 
     def star(self, path: tuple[str, ...]) -> list[tuple[str, Typed]]:
-        """The columns that `*` or `table.*` means, with their names. Raises `ValidationError` for an unknown table."""
+        """Return the columns of `*` or `table.*`, with names. Raises `ValidationError` for an unknown table."""
         if not path:
             return [(one.name, one.star_value(self.schema, self.calls)) for one in self.visible]
         called = [part for part in self.parts if part.is_called(path)]
@@ -175,10 +175,10 @@ class RelationScope:
 
 
 def visible_columns(schema: RowSchema, first: int = 0) -> list[VisibleColumn]:
-    """The columns of a schema from the place `first` on."""
+    """Return the columns of a schema, starting at index `first`."""
     return [VisibleColumn(name, (first + index,)) for index, name in enumerate(schema.names[first:])]
 
 
 def scope_of(plan: Node, calls: Calls, alias: str | None = None, path: Sequence[str] = ()) -> RelationScope:
-    """The scope of one relation."""
+    """Return the scope of one relation."""
     return RelationScope([Part(alias, tuple(path), 0, plan.schema)], plan, visible_columns(plan.schema), calls)

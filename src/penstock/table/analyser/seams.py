@@ -1,4 +1,4 @@
-"""What the parts of the analyser know of each other and of the world: tables, and the analyser of queries."""
+"""Interfaces between the parts of the analyser, and to the catalogs."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from penstock.table.sql import relations, syntax
 
 
 class Tables(Protocol):
-    """What the analyser asks of catalogs."""
+    """The tables of the catalogs, as the analyser sees them."""
 
     def scan(self, path: tuple[str, ...], hints: tuple[relations.Hint, ...]) -> tuple[Node, tuple[str, ...]] | None:
-        """The plan that reads a table or view, and its whole path; None where there is none."""
+        """Return the plan that reads a table or view, and its full path; None for an unknown table."""
 
     def table_names(self) -> Sequence[str]:
-        """The names of the tables and views that go by one name alone, to propose one."""
+        """Return the names of tables and views that need no qualifier, for suggestions."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommonTable:
-    """A query of WITH, planned."""
+    """A planned WITH query."""
 
     name: str
     plan: Node
 
 
 class Queries(Protocol):
-    """The analyser of queries, for those who find queries in what they analyse."""
+    """The query analyser, for analysers of other syntax that contains queries."""
 
     tables: Tables
     calls: Calls
     common: list[CommonTable]
 
     def query(self, node: syntax.Query, outer: RelationScope | None = None) -> Node:
-        """The plan of a query."""
+        """Return the plan of a query."""

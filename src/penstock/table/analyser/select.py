@@ -1,7 +1,7 @@
-"""SELECT: its steps, from the rows of FROM to the columns that are selected.
+"""SELECT: its steps, from the rows of FROM to the selected columns.
 
-An expression may be asked for at any time before `build`, by ORDER BY too. What it needs of earlier steps, keys and
-aggregates or calls over windows, is collected on the way and gets its place when the plan is built.
+Expressions, also of ORDER BY, may be added at any time before `build`. The parts that they need from earlier steps
+(keys, aggregates, calls over windows) are collected on the way, and placed when the plan is built.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from penstock.table.typed.nodes import Constant, Field, Typed
 
 @dataclass(frozen=True, slots=True)
 class Selected:
-    """A column that is selected: its expression and its name."""
+    """A selected column: its expression and its name."""
 
     expression: Typed
     name: str
@@ -53,7 +53,7 @@ class Selected:
 
 
 class SelectPlan:
-    """The steps of one SELECT. `scope`: what names mean after FROM and WHERE, and the plan of these."""
+    """The steps of one SELECT. `scope`: the names after FROM and WHERE, with their plan."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class SelectPlan:
         self.having = None if node.having is None else before_over.typed(node.having)
         self.qualify = None if node.qualify is None else self.analyser.typed(node.qualify)
         self.selected = self._select_items()
-        #: how long (ms) the state of its aggregates lives, by a hint
+        #: lifetime (ms) of the state of the aggregates, from a hint
         self.state_ttl_ms: int | None = None
 
     # --- what is selected --------------------------------------------------------------------------------------------
@@ -182,7 +182,7 @@ class SelectPlan:
     # --- the plan ----------------------------------------------------------------------------------------------------
 
     def build(self, more: Sequence[Typed] = ()) -> Node:
-        """The plan, with further columns after those that are selected."""
+        """Return the plan, with further columns after the selected ones."""
         plan = self.scope.plan
         columns: dict[tuple[str, int], Typed] = {}
         if self.grouped is not None:
@@ -234,7 +234,7 @@ class SelectPlan:
             state_ttl_ms=self.state_ttl_ms,
         )
         if not (keys or calls or self.sets):
-            # The group of all rows is there without rows, too, and nothing of them is asked for.
+            # The global group exists even without rows, and none of its columns is used.
             found = Values(schema=schema, rows=((),))
         for number, query in enumerate(grouped.queries):
             query = grouped.placed_query(query, columns)
@@ -242,9 +242,9 @@ class SelectPlan:
         return found
 
     def _key_columns(self, before: Node, keys: Sequence[int]) -> list[PlanColumn]:
-        """The columns of keys. Only the time of windows stays event time, as long as nothing else is seen.
+        """Return the columns of keys. Only columns that may be window times stay event time.
 
-        A key may be NULL where sets leave it out.
+        A key is nullable if some grouping set omits it.
         """
         columns = []
         for key in keys:
@@ -256,7 +256,7 @@ class SelectPlan:
         return columns
 
     def _overs(self, plan: Node, columns: dict[tuple[str, int], Typed]) -> Node:
-        """A step for each window, which has the calls that share it."""
+        """Add a step for each window, with the calls that share it."""
         windows: dict[tuple[object, ...], list[int]] = {}
         for number, found in enumerate(self.over.found):
             windows.setdefault(found.window, []).append(number)
@@ -299,7 +299,7 @@ class SelectPlan:
 
 
 def project(plan: Node, expressions: Sequence[Typed], names: Sequence[str]) -> Node:
-    """A projection; columns that are only passed on stay time attributes."""
+    """Return a projection; columns that are only passed on stay time attributes."""
     found = []
     for expression, name in zip(expressions, names, strict=True):
         time = plan.schema[expression.index].time if isinstance(expression, Field) else None
@@ -308,22 +308,22 @@ def project(plan: Node, expressions: Sequence[Typed], names: Sequence[str]) -> N
 
 
 def is_place(expression: syntax.Expression) -> TypeGuard[syntax.NumberLiteral]:
-    """Whether an expression is a number that may be the place of a column."""
+    """Return whether an expression is a number that may be a column position."""
     return isinstance(expression, syntax.NumberLiteral) and expression.text.isdigit()
 
 
 def has_places(group: Sequence[relations.GroupItem]) -> bool:
-    """Whether numbers are among the expressions that are grouped by."""
+    """Return whether the grouping expressions include numbers."""
     return any(any(map(is_place, item.expressions)) or has_places(item.sets) for item in group)
 
 
 def time_of(expression: Typed) -> TimeAttribute | None:
-    """Which time attribute an expression makes: PROCTIME()."""
+    """Return the time attribute that an expression creates: PROCTIME()."""
     return TimeAttribute.PROCTIME if getattr(expression, "function", "") == "PROCTIME" else None
 
 
 def new_name(name: str, taken: set[str]) -> str:
-    """A name that no other column has: with a number where one has it, as Flink names it."""
+    """Return a name that no other column has, if necessary with a number appended, as in Flink."""
     if name not in taken:
         return name
     return next(f"{name}{number}" for number in count() if f"{name}{number}" not in taken)
@@ -336,19 +336,19 @@ def _name_of(expression: syntax.Expression, place: int) -> str:
 
 
 def nulls_first(is_descending: bool, nulls: str | None) -> bool:
-    """Where NULL goes: it is the least value unless it is said otherwise."""
+    """Return whether NULL sorts first; by default, NULL is the least value."""
     return not is_descending if nulls is None else nulls == "FIRST"
 
 
 def _place(expression: Typed, expressions: list[Typed]) -> int:
-    """Its place among expressions, which get it when it is not there yet."""
+    """Return the index of an expression in a list; append it if it is missing."""
     if expression not in expressions:
         expressions.append(expression)
     return expressions.index(expression)
 
 
 def _moved(call: AggregateCall, expressions: list[Typed]) -> AggregateCall:
-    """A call whose operands are columns of a projection. Constant operands stay; a condition is a column or none."""
+    """Return a call over columns of a projection. Constant operands stay; a condition is a column or None."""
 
     def column(operand: Typed) -> Field:
         return Field(operand.type, _place(operand, expressions), getattr(operand, "name", ""))

@@ -1,4 +1,4 @@
-"""Expressions of the Table API that follow the rules of SQL for types: `call_sql`, and keys of joins."""
+"""Table API expressions that follow SQL's type rules: `call_sql`, and join keys."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from penstock.table.typed.nodes import Field
 
 @dataclass(frozen=True, slots=True)
 class SqlRules(syntax.Expression):
-    """An expression in the Table API that finds its types by the rules of SQL."""
+    """A Table API expression that is typed by the rules of SQL."""
 
     expression: syntax.Expression
 
 
 sql_of.register(SqlRules, lambda node: sql_of(node.expression))
 
-#: calls that depend on the rules; IF and NULLIF are made of others
+#: calls that depend on the rules; IF and NULLIF are built from others
 _CALLS: Final = frozenset({"+", "-", "*", "/", "=", "<>", "IF", "NULLIF"})
 
 
 def by_sql(node: syntax.Expression) -> syntax.Expression:
-    """An expression that was written in SQL, for the Table API: what depends on the rules of SQL says so."""
+    """Mark the parts of a SQL expression that depend on SQL's rules, for use in the Table API."""
 
     def change(one: syntax.Expression) -> Iterable[syntax.Expression] | None:
         is_query = isinstance(one, syntax.In | syntax.Collection) and isinstance(_parts_of(one), Query)
@@ -44,11 +44,12 @@ def _parts_of(node: syntax.In | syntax.Collection) -> object:
 
 
 def join_condition(node: syntax.Expression, is_of_both: Callable[[str, str], bool]) -> syntax.Expression:
-    """A condition of the Table API on the rows of two tables.
+    """Return a Table API condition on the rows of two tables.
 
-    Flink's planner makes keys of columns of both tables that are compared by `==`, and casts keys by the rules of SQL.
+    Flink's planner turns comparisons by `==` between columns of both tables into keys, and casts keys by the rules of
+    SQL.
 
-    `is_of_both`: whether two columns, by their names, are of different tables.
+    `is_of_both`: returns whether two columns, by name, belong to different tables.
     """
     if isinstance(node, syntax.Call) and node.name == "AND":
         return replace(node, operands=tuple(join_condition(one, is_of_both) for one in node.operands))
@@ -60,7 +61,7 @@ def join_condition(node: syntax.Expression, is_of_both: Callable[[str, str], boo
 
 
 def are_of_both_sides(plan: Node, one: int, other: int) -> bool:
-    """Whether a join in a plan has one of two columns, by their places, on the left and the other on the right."""
+    """Return whether a join in a plan has one of two columns, by index, on the left and the other on the right."""
     while True:
         match plan:
             case Filter():

@@ -1,6 +1,6 @@
-"""The hint STATE_TTL: how long the state of joins and aggregates lives, by the names of what they read.
+"""The STATE_TTL hint: the lifetime of the state of joins and aggregates, by the names of their inputs.
 
-It holds for the joins and the aggregate of its own SELECT, not for queries inside of it. See Flink's document "Hints".
+It applies to the joins and the aggregate of its own SELECT, not to nested queries. See Flink's document "Hints".
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ STATE_TTL: Final = "STATE_TTL"
 
 
 def lifetimes_of(node: relations.Select) -> Mapping[str, int]:
-    """The lifetimes (ms) that the hints of a SELECT give to the state of what is called so.
+    """Return the state lifetimes (ms) that the hints of a SELECT set, by relation name.
 
-    Of several hints the first one that has a name counts, and in a hint the last time that it is there.
+    Of several hints with a name, the first counts; within a hint, the last value of a name counts.
 
     Raises:
-        ValidationError: for a name that nothing in FROM has, and for what is no length of time.
+        ValidationError: for a name that is not in FROM, and for an invalid duration.
     """
     found: dict[str, int] = {}
     unknown = []
@@ -47,7 +47,7 @@ def lifetimes_of(node: relations.Select) -> Mapping[str, int]:
 
 
 def name_of(relation: relations.Relation | None) -> str | None:
-    """What a relation is called in hints; None for joins and for what has no name."""
+    """Return the name of a relation in hints; None for joins and unnamed relations."""
     if relation is None or isinstance(relation, relations.Join):
         return None
     if relation.alias is None and isinstance(relation, relations.NamedTable):
@@ -56,7 +56,7 @@ def name_of(relation: relations.Relation | None) -> str | None:
 
 
 def names_of(relation: relations.Relation | None) -> Iterable[str]:
-    """The names by which hints know the relations of a FROM."""
+    """Yield the names by which hints refer to the relations of a FROM."""
     if isinstance(relation, relations.Join):
         yield from names_of(relation.left)
         yield from names_of(relation.right)

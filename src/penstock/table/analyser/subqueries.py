@@ -1,7 +1,8 @@
 """Queries in expressions become joins.
 
-A query may use columns of the query around it (`OuterField`). Conditions that do are taken out of its plan and become
-conditions of the join; the columns of its own that they need are passed on to its top, through groups as further keys.
+A query may use columns of the enclosing query (`OuterField`). Conditions with such columns are taken out of its plan
+and become conditions of the join. The columns of the query that they need are passed up to the top of its plan, through
+groups as additional keys.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ from penstock.table.plan.logical import (
 from penstock.table.plan.row_schema import PlanColumn, RowSchema
 from penstock.table.typed.nodes import Constant, Field, FunctionCall, Typed, conjuncts, transformed
 
-#: the value of a query in an expression, or of a test of one: of the expression and of what is around it. The third
-#: argument finds what is compared, as it is here and as the query sees it; the last one asks a scalar query
+#: plans a query in an expression, or a test of one. Arguments: the expression, the enclosing scope, a function that
+#: returns a compared operand as seen here and as seen by the query, and a function that asks a scalar query
 ScalarQueries = Callable[..., Typed]
 TRUE = Constant(BooleanType(False), True)
 FALSE = Constant(BooleanType(False), False)
@@ -40,7 +41,7 @@ FALSE = Constant(BooleanType(False), False)
 
 @dataclass(frozen=True, slots=True)
 class OuterField(Typed):
-    """A column of a query around this one. `level`: 1 for the next query outwards, 2 for the one around that."""
+    """A column of an enclosing query. `level`: 1 for the nearest enclosing query, 2 for the one around that."""
 
     index: int
     name: str = ""
@@ -49,10 +50,10 @@ class OuterField(Typed):
 
 @dataclass(frozen=True, slots=True)
 class Uncorrelated:
-    """A plan that uses nothing from outside, and the conditions that did.
+    """A decorrelated plan, and the conditions that used outer columns.
 
-    In these, columns of the plan are fields, and those from outside still outer fields. `of_no_rows`: the value of a
-    query of aggregates where no row meets the conditions.
+    In the conditions, columns of the plan are fields, and outer columns are still outer fields. `of_no_rows`: the value
+    of an aggregate query if no row meets the conditions.
     """
 
     plan: Node
@@ -61,19 +62,19 @@ class Uncorrelated:
 
 
 def uses_outer(expression: Typed) -> bool:
-    """Whether it uses a column from outside."""
+    """Return whether an expression uses an outer column."""
     return any(isinstance(one, OuterField) for one in expression.walk())
 
 
 def all_of(conditions: Sequence[Typed], calls: Calls) -> Typed:
-    """One condition that is true where all of these are."""
+    """Return one condition that is true if all of these are."""
     if not conditions:
         return TRUE
     return calls.together("AND", conditions)
 
 
 def outside(expression: Typed) -> Typed:
-    """An expression over the columns of a query as one that stands in a query inside of it."""
+    """Return an expression over a query's columns as seen from a query nested in it."""
 
     def change(one: Typed) -> Typed:
         if isinstance(one, OuterField):
@@ -84,12 +85,12 @@ def outside(expression: Typed) -> Typed:
 
 
 def is_true(condition: Typed) -> bool:
-    """Whether a condition is the constant TRUE, nullable or not."""
+    """Return whether a condition is the constant TRUE, nullable or not."""
     return isinstance(condition, Constant) and condition.value is True
 
 
 def uncorrelated(plan: Node, calls: Calls) -> Uncorrelated:
-    """Take the conditions out that use columns from outside. Raises `UnsupportedError` where that is not possible."""
+    """Extract the conditions that use outer columns. Raises `UnsupportedError` if this is impossible."""
     match plan:
         case Filter():
             return _filter(plan, calls)
@@ -156,7 +157,7 @@ def _aggregate(plan: Aggregate, calls: Calls) -> Uncorrelated:
     keys = (*plan.keys, *(one for one in used if one not in plan.keys))
     more = [inner.plan.schema[index] for index in keys[len(plan.keys) :]]
     width = len(plan.keys)
-    # Further keys come last, so that the columns there were keep their places.
+    # Additional keys come last, so that the existing columns keep their positions.
     columns = [*plan.schema.columns[:width], *more, *plan.schema.columns[width:]]
     grouped = Aggregate(schema=RowSchema(tuple(columns)), input=inner.plan, keys=keys, calls=plan.calls)
     order = [*range(width), *range(width + len(more), len(columns)), *range(width, width + len(more))]
@@ -187,13 +188,13 @@ def _join(plan: Join, calls: Calls) -> Uncorrelated:
 
 
 def _sort(plan: Sort, calls: Calls) -> Uncorrelated:
-    """The first rows for each row outside are the first ones of those that have its values."""
+    """Decorrelate ORDER BY with LIMIT: each outer row gets the first of the rows that have its values."""
     inner = uncorrelated(plan.input, calls)
     if not inner.conditions:
         return Uncorrelated(replace(plan, input=inner.plan), ())
     if plan.fetch is None and not plan.offset:
         return inner
-    # What only looks at columns from outside says whether there are rows, and not which ones.
+    # A condition on outer columns alone decides whether there are rows, but not which ones.
     telling = [one for one in inner.conditions if any(isinstance(part, Field) for part in one.walk())]
     partition = [_compared_column(one) for one in telling]
     if None in partition or plan.fetch is None or not plan.keys:
@@ -213,7 +214,7 @@ def _sort(plan: Sort, calls: Calls) -> Uncorrelated:
 
 
 def _compared_column(condition: Typed) -> int | None:
-    """The column that an equality compares with what comes from outside alone."""
+    """Return the column that an equality compares with an expression of outer columns alone."""
     if not isinstance(condition, FunctionCall) or condition.function != "=":
         return None
     for one, other in (condition.operands, condition.operands[::-1]):
@@ -230,7 +231,7 @@ def _is_equality(condition: Typed) -> bool:
 
 
 def uses_outer_columns(plan: Node) -> bool:
-    """Whether a plan uses columns from outside anywhere."""
+    """Return whether a plan uses outer columns anywhere."""
     return _asks_outside(plan) or any(map(uses_outer_columns, plan.inputs()))
 
 
@@ -240,7 +241,7 @@ def _asks_outside(node: Node) -> bool:
     return any(isinstance(part, Typed) and uses_outer(part) for part in parts)
 
 
-#: names of steps in a query, for errors
+#: names of query steps for error messages
 _STEPS: Final[dict[type[Node], str]] = {
     Correlate: "UNNEST or a table function in a subquery",
     Join: "an outer join, or NOT IN or NOT EXISTS in a subquery,",
@@ -256,19 +257,19 @@ def _refuse(plan: Node) -> None:
 
 
 def shifted(expression: Typed, by: int) -> Typed:
-    """The same over columns that are further to the right."""
+    """Return an expression with its columns shifted to the right."""
     return transformed(
         expression, lambda node: replace(node, index=node.index + by) if isinstance(node, Field) else node
     )
 
 
 def join_condition(found: Uncorrelated, width: int, more: Sequence[Typed], calls: Calls) -> Typed:
-    """The condition of a join whose left side, of `width` columns, is the query around."""
+    """Return the condition of a join whose left side, of `width` columns, is the enclosing query."""
     return all_of([*(settled(one, width) for one in found.conditions), *more], calls)
 
 
 def settled(expression: Typed, width: int) -> Typed:
-    """An expression of a query as one over its join with the query around, which has `width` columns."""
+    """Rewrite an expression of a query for its join with the enclosing query, which has `width` columns."""
 
     def change(node: Typed) -> Typed:
         if isinstance(node, Field):
@@ -282,9 +283,9 @@ def settled(expression: Typed, width: int) -> Typed:
 
 
 def _with_duplicates(plan: Node) -> Node:
-    """A plan with the same rows, some of them more often, whose joins can give up conditions with outer columns.
+    """Return a plan with the same rows, some duplicated, whose joins can give up conditions with outer columns.
 
-    A SEMI join gives no columns of its right side to the top, where such conditions go. An inner join does.
+    A SEMI join does not pass columns of its right side to the top, where such conditions move. An inner join does.
     """
     match plan:
         case Filter() | Project():
@@ -303,7 +304,10 @@ def _with_duplicates(plan: Node) -> Node:
 
 
 def matching(left: Node, query: Node, equal_to: Sequence[Typed], is_negated: bool, calls: Calls) -> Node:
-    """The rows of the left side for which the query has rows; with `equal_to`, those whose columns equal these."""
+    """Return the left rows with matching rows in the query, or if negated, without.
+
+    `equal_to`: the values that the columns of the query must equal.
+    """
     found = uncorrelated(_with_duplicates(query), calls)
     width = len(left.schema)
     equalities = []
@@ -311,7 +315,7 @@ def matching(left: Node, query: Node, equal_to: Sequence[Typed], is_negated: boo
         column = shifted(found.plan.schema.field(index), width)
         equality = calls.call("=", [one, column])
         if is_negated and (one.type.is_nullable or column.type.is_nullable):
-            # NOT IN is unknown, and so not true, where either is NULL.
+            # NOT IN is unknown, hence not true, if either side is NULL.
             equality = calls.call("OR", [equality, calls.call("IS NULL", [equality])])
         equalities.append(equality)
     return Join(
@@ -324,7 +328,7 @@ def matching(left: Node, query: Node, equal_to: Sequence[Typed], is_negated: boo
 
 
 def scalar_query(query: Node, calls: Calls) -> Uncorrelated:
-    """A query that gives one value: more than one row is an error when it runs."""
+    """Return a query that yields one value; more than one row is a runtime error."""
     if len(query.schema) != 1:
         raise ValidationError(f"a query in an expression must give one column, not {len(query.schema)}")
     if has_one_row(query):
@@ -336,7 +340,7 @@ def scalar_query(query: Node, calls: Calls) -> Uncorrelated:
 
 
 def _of_no_rows(query: Node, calls: Calls) -> list[Typed]:
-    """The columns of a query of aggregates that has one row, of aggregates over no rows."""
+    """Return the column values of a global aggregate query over no rows."""
     if isinstance(query, Aggregate):
         return [
             calls.cast(number("0"), call.type) if call.function == "COUNT" else Constant(call.type.nullable(), None)
@@ -360,14 +364,14 @@ def _is_null(value: Typed) -> bool:
 
 
 def has_one_row(plan: Node) -> bool:
-    """Whether it has one row, whatever it reads."""
+    """Return whether a plan has exactly one row, whatever it reads."""
     while isinstance(plan, Project | Sort):
         plan = plan.input
     return isinstance(plan, Aggregate) and not plan.keys
 
 
 def with_scalar(plan: Node, found: Uncorrelated, calls: Calls) -> tuple[Node, Typed]:
-    """A plan with the columns of a query after its own, and the value of the query."""
+    """Append the columns of a query to a plan, and return it with the value of the query."""
     width = len(plan.schema)
     schema = plan.schema.joined(found.plan.schema, right_nullable=True)
     condition = join_condition(found, width, (), calls)
@@ -375,10 +379,10 @@ def with_scalar(plan: Node, found: Uncorrelated, calls: Calls) -> tuple[Node, Ty
     value: Typed = schema.field(width)
     otherwise = found.of_no_rows
     if not found.conditions or otherwise is None or _is_null(otherwise):
-        return joined, value  # where no row matches, the join gives NULL, too
+        return joined, value  # if no row matches, the join yields NULL as well
     if not found.plan.schema[0].type.is_nullable:
         return joined, calls.call("COALESCE", [value, calls.cast(otherwise, value.type)])
-    # A group has what it is compared by, and so a NULL there says that there is no group.
+    # Each group has the column that it is compared by, so a NULL there means that the group is missing.
     compared = next((_compared_column(one) for one in found.conditions), None)
     if compared is None:
         raise UnsupportedError(

@@ -1,8 +1,8 @@
-"""IN, EXISTS and comparisons with SOME or ALL of queries within other expressions: what they are is worked out.
+"""IN, EXISTS and comparisons with SOME or ALL of queries, nested in other expressions.
 
-`x IN (query)` asks how many rows of the query equal x. Where NULL may be among them or be x, it also asks whether there
-are rows, and rows with NULL: then IN is neither true nor false. `x > SOME (query)` compares with the least value of the
-query instead, and `x > ALL (query)` is what `x <= SOME (query)` is not. Each question is a scalar query, and so a join.
+`x IN (query)` asks how many rows of the query equal x. If x or the rows may be NULL, it also asks whether there are
+rows, and rows with NULL: then IN is neither true nor false. `x > SOME (query)` compares with the least value of the
+query, and `x > ALL (query)` is the negation of `x <= SOME (query)`. Each question is a scalar query, and so a join.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from penstock.table.typed.nodes import Constant, Typed
 _COUNT: Final = BIGINT.not_null()
 _INT: Final = IntType(False)
 _UNKNOWN: Final = Constant(BooleanType(), None)
-#: the operator that holds where another one does not
+#: the negation of each operator
 _DENIED: Final = {"=": "<>", "<>": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
-#: the values of a query one of which a comparison holds for, if it does for any
+#: the values of a query to compare with: if a comparison holds for any value, it holds for one of these
 _EXTREMES: Final = {">": ("MIN",), ">=": ("MIN",), "<": ("MAX",), "<=": ("MAX",), "<>": ("MIN", "MAX")}
-#: what the rows of a query are
+#: the rows of a query: none at all, some without NULL, some with NULL
 _NONE, _KNOWN, _SOME_NULL = 0, 1, 2
 
 
@@ -40,9 +40,9 @@ class Test:
 
     Attributes:
         query: the query.
-        is_negated: whether it is denied.
-        operand: what the column of the query is compared with; None for EXISTS.
-        operator: how, with the operand on the left; `=` for IN.
+        is_negated: whether the test is negated.
+        operand: the value to compare with the column of the query; None for EXISTS.
+        operator: the comparison, with the operand on the left; `=` for IN.
     """
 
     query: syntax.Query
@@ -52,7 +52,7 @@ class Test:
 
 
 def test_of(node: syntax.Expression) -> Test | None:
-    """The test that an expression is, if it is one."""
+    """Return the test that an expression represents, or None."""
     is_negated = False
     while isinstance(node, syntax.Call) and node.name == "NOT":
         node, is_negated = node.operands[0], not is_negated
@@ -71,9 +71,10 @@ def test_of(node: syntax.Expression) -> Test | None:
 def answer_of(
     test: Test, operand: tuple[Typed, Typed] | None, query: Node, ask: Callable[[Uncorrelated], Typed], calls: Calls
 ) -> Typed:
-    """What a test says of a row.
+    """Return the result of a test for a row.
 
-    `operand`: what is compared, over the columns around, and as the query sees it. `ask`: the value of a scalar query.
+    `operand`: the compared value, over the enclosing columns and as the query sees it. `ask`: returns the value of a
+    scalar query.
     """
     if operand is None:
         known = has_rows(query)
@@ -86,14 +87,14 @@ def answer_of(
 
 
 def has_rows(query: Node) -> bool | None:
-    """Whether a query has rows; None where this depends on its tables."""
+    """Return whether a query has rows; None if this depends on its tables."""
     if least_rows(query):
         return True
     return False if most_rows(query) == 0 else None
 
 
 def tested_rows(query: Node) -> Node:
-    """A query with as many rows, without selected columns that use the query around it: EXISTS ignores their values."""
+    """Simplify a query for EXISTS: drop selected columns and LEFT joins that use the enclosing query."""
     while True:
         if isinstance(query, Project) and any(map(uses_outer, query.expressions)):
             query = query.input
@@ -104,7 +105,7 @@ def tested_rows(query: Node) -> Node:
 
 
 def _kept_side(query: Node) -> Node | None:
-    """The side whose rows a LEFT join, whose condition uses the query around it, has at least once each."""
+    """Return the left side of a correlated LEFT join, in which each left row occurs at least once."""
     while isinstance(query, Project):
         query = query.input
     is_left = isinstance(query, Join) and query.join_type is JoinType.LEFT and uses_outer(query.condition)
@@ -114,7 +115,7 @@ def _kept_side(query: Node) -> Node | None:
 def _some(
     operator: str, operand: Typed, inside: Typed, query: Node, ask: Callable[[Uncorrelated], Typed], calls: Calls
 ) -> Typed:
-    """Whether a comparison is true of one of the rows."""
+    """Return whether a comparison holds for one of the rows."""
     name = "IN" if operator == "=" else operator
     if len(query.schema) != 1:
         raise ValidationError(f"{name} compares 1 value with {len(query.schema)} columns")
@@ -138,13 +139,13 @@ def _some(
 
 
 def _extreme(function: str, query: Node, calls: Calls) -> Uncorrelated:
-    """The least or the greatest value of a query; NULL without rows."""
+    """Return the least or the greatest value of a query; NULL without rows."""
     column = query.schema.field(0)
     return uncorrelated(_aggregated(query, AggregateCall(function, (column,), column.type.nullable())), calls)
 
 
 def _known(count: Typed, calls: Calls) -> Typed:
-    """A count, which a stream without rows does not give."""
+    """Replace a missing count by 0, because a stream without rows yields no count."""
     return calls.call("COALESCE", [count, Constant(count.type.not_null(), 0)])
 
 
@@ -153,18 +154,18 @@ def _number(value: int) -> Constant:
 
 
 def _aggregated(query: Node, *calls: AggregateCall) -> Aggregate:
-    """The aggregates of all rows of a query."""
+    """Return the aggregates of all rows of a query."""
     schema = RowSchema(tuple(PlanColumn(f"$agg{place}", call.type) for place, call in enumerate(calls)))
     return Aggregate(schema=schema, input=query, keys=(), calls=calls)
 
 
 def _rows(query: Node, calls: Calls) -> Uncorrelated:
-    """How many rows a query has."""
+    """Count the rows of a query."""
     return uncorrelated(_aggregated(query, AggregateCall("COUNT", (), _COUNT)), calls)
 
 
 def _kind_of_rows(query: Node, calls: Calls) -> Uncorrelated:
-    """Whether a query of one column has rows, and NULL among them."""
+    """Return whether a query of one column has rows, and whether NULL is among them."""
     counts = _aggregated(
         query, AggregateCall("COUNT", (), _COUNT), AggregateCall("COUNT", (query.schema.field(0),), _COUNT)
     )

@@ -1,4 +1,4 @@
-"""Calls of aggregate functions of the program."""
+"""Calls of user-defined aggregate functions."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from penstock.table.user_functions.definition import AGGREGATES, FunctionKind, U
 def user_aggregate_call(
     user: UserFunction, call: syntax.Call, analyser: ScalarAnalyser, takes_rows: bool = False
 ) -> UserAggregateCall:
-    """An aggregate call with its types. Raises `ValidationError` where its function does not take these operands.
+    """Return a typed aggregate call. Raises `ValidationError` if its function does not accept the operands.
 
-    `takes_rows`: whether it stands where a table aggregate function may.
+    `takes_rows`: whether a table aggregate function is allowed here.
     """
     if user.kind is FunctionKind.TABLE_AGGREGATE and not takes_rows:
         raise ValidationError(f"{user} gives rows: call it in the Table API, by flat_aggregate")
@@ -34,7 +34,7 @@ def user_aggregate_call(
     operands = analyser.calls.user_operands(user, [analyser.typed(one) for one in call.operands])
     if call.is_distinct and not operands:
         raise ValidationError(f"{user} is called with DISTINCT, and without an operand")
-    # In plans no other function has the name.
+    # Names in plans are unique, so quote the name of a built-in function.
     name = f"`{user.name}`" if is_built_in(user.name) else user.name
     condition = condition_of(call, analyser)
     return UserAggregateCall(
@@ -43,5 +43,5 @@ def user_aggregate_call(
 
 
 def condition_of(call: syntax.Call, analyser: ScalarAnalyser) -> Typed | None:
-    """For which rows an aggregate is called: those that FILTER keeps."""
+    """Return the FILTER condition of an aggregate call, or None."""
     return None if call.condition is None else analyser.calls.call("IS TRUE", [analyser.typed(call.condition)])

@@ -1,4 +1,4 @@
-"""Where the columns of a node come from: which of them are edges of windows."""
+"""Origins of the columns of a node: which of them are edges of windows."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from penstock.table.plan.inputs import input_of
 from penstock.table.plan.row_schema import TimeAttribute
 from penstock.table.typed.nodes import Field, FunctionCall, conjuncts
 
-#: how many columns a window table has after those of its input: start, end and time
+#: number of columns that a window table appends to its input: start, end and time
 EDGES: Final = 3
 
 
 def window_of(node: logical.Node, column: int) -> tuple[logical.WindowTable, int] | None:
-    """The window table whose start (0), end (1) or time (2) a column of a node is."""
+    """Return the window table whose start (0), end (1) or time (2) is this column."""
     while True:
         if isinstance(node, logical.Project):
             expression = node.expressions[column]
@@ -48,7 +48,7 @@ def window_of(node: logical.Node, column: int) -> tuple[logical.WindowTable, int
                 return None
             below = edges_of(node.input, keys)
             if below is None or below[0].is_group:
-                return None  # what GROUP BY TUMBLE gives has times, but no windows
+                return None  # GROUP BY TUMBLE yields times but no windows
             column, node = keys[column], node.input
         elif isinstance(node, logical.Join):
             return _window_of_join(node, column)
@@ -57,7 +57,7 @@ def window_of(node: logical.Node, column: int) -> tuple[logical.WindowTable, int
 
 
 def _window_of_union(node: logical.SetOperation, column: int) -> tuple[logical.WindowTable, int] | None:
-    """The window of the first part, where those of the others begin and end together with it."""
+    """Return the window of the first part, if the windows of the other parts begin and end together with it."""
     first, *others = [window_of(part, column) for part in node.parts]
     if first is None:
         return None
@@ -71,7 +71,7 @@ def _window_of_join(node: logical.Join, column: int) -> tuple[logical.WindowTabl
         return None
     width = len(node.left.schema)
     if column < width:
-        # NULL where a row has no match
+        # NULL if a row has no match
         return None if node.join_type.keeps_right else window_of(node.left, column)
     if node.join_type.keeps_left:
         return None
@@ -82,9 +82,9 @@ def _window_of_join(node: logical.Join, column: int) -> tuple[logical.WindowTabl
 
 
 def edges_of(node: logical.Node, columns: Iterable[int]) -> tuple[logical.WindowTable, dict[int, int]] | None:
-    """The window of which both start and end are among columns of a node; None if there is none.
+    """Return the window whose start and end are both among the columns of a node, or None.
 
-    And which of the columns are its edges: 0 for the start, 1 for the end, 2 for the time; by the place of the column.
+    Also return which columns are its edges, by column index: 0 for the start, 1 for the end, 2 for the time.
     """
     found = {column: window_of(node, column) for column in columns}
     for window, edge in filter(None, found.values()):
@@ -95,18 +95,18 @@ def edges_of(node: logical.Node, columns: Iterable[int]) -> tuple[logical.Window
 
 
 def group_keys(node: logical.Aggregate | logical.Distinct) -> Sequence[int]:
-    """The columns by which rows are grouped: all of them, for DISTINCT."""
+    """Return the columns that rows are grouped by; for DISTINCT, all columns."""
     return node.keys if isinstance(node, logical.Aggregate) else range(len(node.schema))
 
 
 def is_of_windows(node: logical.Aggregate | logical.Distinct) -> bool:
-    """Whether it is an aggregate of windows; one with sets is not, before its rows are expanded."""
+    """Return whether a node aggregates windows. With grouping sets it does not, until its rows are expanded."""
     has_sets = isinstance(node, logical.Aggregate) and node.sets
     return not has_sets and group_window_edges(node.input, group_keys(node)) is not None
 
 
 def may_be_window_time(node: logical.Node, column: int) -> bool:
-    """Whether a column comes from the time of a window. What is between them may go when the plan is rewritten."""
+    """Return whether a column comes from the time of a window. Nodes in between may disappear in rewrites."""
     if isinstance(node, logical.Project):
         expression = node.expressions[column]
         return isinstance(expression, Field) and may_be_window_time(node.input, expression.index)
@@ -121,10 +121,10 @@ def may_be_window_time(node: logical.Node, column: int) -> bool:
 
 
 def group_window_edges(node: logical.Node, keys: Sequence[int]) -> dict[int, int] | None:
-    """Which keys are edges of the windows by which an aggregate of a node groups; None for groups of another kind.
+    """Return which keys are edges of the windows that an aggregate groups by; None for other groups.
 
-    It groups by both ends, and by just the columns by which sessions are apart. Windows of processing time have to be
-    right below it. Flink groups other rows as they are.
+    A window aggregate groups by both ends, and by exactly the columns that partition sessions. Windows of processing
+    time must be directly below it. Flink treats other aggregates as regular groups.
     """
     found = edges_of(node, keys)
     if found is None:
@@ -145,7 +145,7 @@ def _is_near(node: logical.Node, window: logical.WindowTable) -> bool:
 
 
 def origin_of(node: logical.Node, column: int, window: logical.WindowTable) -> int | None:
-    """The column of the input of a window table that a column is, as it is; None where it is another one."""
+    """Return the input column of a window table that a column passes on unchanged, otherwise None."""
     while node is not window:
         if isinstance(node, logical.Project):
             expression = node.expressions[column]
@@ -160,14 +160,14 @@ def origin_of(node: logical.Node, column: int, window: logical.WindowTable) -> i
 
 
 def is_processing(window: logical.WindowTable) -> bool:
-    """Whether rows are in the windows of the moment at which they come."""
+    """Return whether rows are assigned to windows by processing time."""
     return window.input.schema[window.time].time is TimeAttribute.PROCTIME
 
 
 def window_edges_of(node: logical.Join) -> tuple[tuple[int, int], tuple[int, int], logical.WindowTable] | None:
-    """The places of start and end of the window by which a join pairs rows, for either side; None for other joins.
+    """Return the indexes of window start and end on both sides of a window join; None for other joins.
 
-    The window is that of the left side.
+    The returned window is that of the left side.
     """
     width = len(node.left.schema)
     found: list[tuple[int, tuple[int, int], tuple[logical.WindowTable, logical.WindowTable]]] = []
@@ -192,7 +192,7 @@ def window_edges_of(node: logical.Join) -> tuple[tuple[int, int], tuple[int, int
 
 
 def _are_alike(one: logical.WindowTable, other: logical.WindowTable) -> bool:
-    """Whether the windows of both begin and end together."""
+    """Return whether the windows of both tables begin and end together."""
     return _measures(one) == _measures(other)
 
 

@@ -15,7 +15,7 @@ from penstock.table.plan.row_schema import PlanColumn, RowSchema
 from penstock.table.sql import syntax
 from penstock.table.typed.nodes import Constant, Field
 
-#: the arguments of each, in order, after the table and the time column; the last ones in brackets may be missing
+#: the arguments of each function after the table and the time column, in order; OFFSET is optional
 WINDOW_FUNCTIONS: Final[dict[str, tuple[str, ...]]] = {
     "TUMBLE": ("SIZE", "OFFSET"),
     "HOP": ("SLIDE", "SIZE", "OFFSET"),
@@ -25,7 +25,7 @@ WINDOW_FUNCTIONS: Final[dict[str, tuple[str, ...]]] = {
 
 
 def window_table(call: syntax.Call, queries: Queries) -> Node:
-    """The plan of a call. Raises `ValidationError` for arguments that do not fit."""
+    """Return the plan of a call. Raises `ValidationError` for invalid arguments."""
     arguments = _arguments(call)
     table = arguments.get("DATA")
     if isinstance(table, syntax.Subquery):

@@ -1,5 +1,4 @@
 """Plans in BATCH: a logical plan becomes Spark SQL, so that Spark's optimiser, joins and shuffle do the work.
 
-What Spark would answer otherwise than the functions of `penstock.table.functions` runs in these, on Arrow, inside of
-Spark's tasks.
+Where Spark's results would differ from `penstock.table.functions`, these functions run on Arrow inside Spark's tasks.
 """

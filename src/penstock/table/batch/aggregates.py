@@ -1,7 +1,8 @@
-"""Aggregate functions in Spark's SQL, of groups and over windows.
+"""Aggregate functions in Spark SQL, for groups and over windows.
 
-Spark's own are taken where they give the same. All others gather their operands in lists, and the accumulators of
-streams work them out in a step behind (`kernels`): so a function that exists only here runs over groups and windows.
+Spark's own functions are used where they return the same results. All others gather their operands in lists, and the
+accumulators of streams evaluate these in a following step (`kernels`). So functions that Spark lacks also run over
+groups and windows.
 """
 
 from __future__ import annotations
@@ -48,37 +49,37 @@ _RANKS: Final = {
     "PERCENT_RANK": "percent_rank()",
     "CUME_DIST": "cume_dist()",
 }
-#: functions that look at the partition and not at a frame
+#: functions that use the whole partition, not a frame
 WITHOUT_FRAME: Final = frozenset({*_RANKS, "NTILE", "LAG", "LEAD"})
-#: functions for which it is all the same how often a value is there
+#: functions that duplicates do not affect
 _ALIKE_IF_DISTINCT: Final = frozenset({"MIN", "MAX"})
-#: The digits by which Spark's sum of decimals has more than its operand: more than any table has rows.
+#: Digits that Spark's sum of decimals has in addition to its operand: enough for the rows of any table.
 _SUM_DIGITS: Final = 10
-#: The digits of decimals whose sum no number of rows makes overflow.
+#: Digits of decimals whose sum cannot overflow, however many rows there are.
 _PART_DIGITS: Final = 38 - _SUM_DIGITS
-#: Of decimals with more digits of a fraction Spark's `+` drops the last one where the sum may have 39 digits.
+#: With a larger scale, Spark's `+` drops the last digit of the fraction if the sum may have 39 digits.
 _EXACT_SCALE_MAX: Final = 6
 
 
 @dataclass(frozen=True, slots=True)
 class Over:
-    """How one aggregate of Spark is called: for a group, or over a window.
+    """How a Spark aggregate is called: for a group, or over a window.
 
-    `frame`: of the window, for functions that look at one.
+    `frame`: the frame of the window, for functions that use one.
     """
 
     window: str | None = None
     frame: str = ""
 
     def __call__(self, aggregate: str) -> str:
-        """The call of an aggregate."""
+        """Return the call of an aggregate."""
         return aggregate if self.window is None else f"{aggregate} OVER ({self.window} {self.frame})"
 
 
 def native_aggregate(call: AggregateCall, operands: Sequence[str], condition: str | None, over: Over) -> str | None:
-    """A call as an expression over aggregates of Spark; None where the operands are gathered.
+    """Return a call as an expression over Spark's aggregates; None if its operands must be gathered.
 
-    `condition`: only rows for which it is true.
+    `condition`: limits the call to rows that meet it.
     """
     if call.is_distinct and over.window is not None and call.function not in _ALIKE_IF_DISTINCT:
         return None
@@ -89,14 +90,14 @@ def native_aggregate(call: AggregateCall, operands: Sequence[str], condition: st
 
 
 def gathered(call: AggregateCall, operands: Sequence[str], condition: str | None, over: Over) -> str:
-    """The operands of all rows, in a list of structs."""
+    """Gather the operands of all rows in a list of structs."""
     fields = ", ".join(f"'f{index}', {one}" for index, one in enumerate(operands))
     entry = f"named_struct({fields})" if operands else "named_struct('f0', true)"
     return over(f"collect_list({_kept(entry, condition)})")
 
 
 def _kept(operand: str, condition: str | None) -> str:
-    """An operand that is NULL, and so left out, where the condition is not true."""
+    """Return an operand that is NULL, and so ignored, unless the condition is true."""
     return operand if condition is None else f"CASE WHEN {condition} THEN {operand} END"
 
 
@@ -111,7 +112,7 @@ def _count(call: AggregateCall, operands: Sequence[str], condition: str | None, 
         return None
     if not call.is_distinct:
         return over(f"count({', '.join(operands)})")
-    # Spark 4.0 counts maps as different whose entries are in another order.
+    # Spark 4.0 treats maps with the same entries in another order as different.
     keys = [
         key_text(text, one.type) if has_maps(one.type) else text
         for text, one in zip(operands, call.operands, strict=True)
@@ -127,7 +128,7 @@ def _distinct_count(call: AggregateCall, operands: Sequence[str], condition: str
 
 
 def _total(call: AggregateCall, operand: str, over: Over) -> str | None:
-    """The sum of whole numbers in eight bytes, that of decimals with Spark's digits, and that of others as a DOUBLE."""
+    """Return the sum: of whole numbers in eight bytes, of decimals with Spark's digits, of others as a DOUBLE."""
     kind = call.operands[0].type
     if isinstance(kind, BigIntType):
         if call.is_distinct:
@@ -139,7 +140,7 @@ def _total(call: AggregateCall, operand: str, over: Over) -> str | None:
     if isinstance(kind, IntegralType):
         return over(f"sum({_distinct(call)}CAST({operand} AS BIGINT))")
     if isinstance(kind, DecimalType):
-        # A sum has ten digits more than its operand, as many as rows need.
+        # A sum has ten more digits than its operand, enough for all rows.
         if kind.precision + _SUM_DIGITS <= 38:
             return over(f"sum({_distinct(call)}{operand})")
         if call.is_distinct or kind.scale > _EXACT_SCALE_MAX:
@@ -151,9 +152,9 @@ def _total(call: AggregateCall, operand: str, over: Over) -> str | None:
 
 
 def _exact_total(kind: DecimalType, operand: str, over: Over) -> str:
-    """The exact sum of decimals of 29 to 38 digits. Spark's own may overflow on the way, and is NULL from then on.
+    """Return the exact sum of decimals of 29 to 38 digits. Spark's own sum may overflow midway and then stays NULL.
 
-    Values of up to 28 digits are summed directly. Greater ones are summed in two parts, of 28 and of 10 digits.
+    Values of up to 28 digits are summed directly. Larger values are summed in two parts, of 28 and of 10 digits.
     """
     whole = _PART_DIGITS - kind.scale
     divisor, least = (f"CAST('{sign}1{'0' * whole}' AS DECIMAL({whole + 1},0))" for sign in ("", "-"))
@@ -202,19 +203,22 @@ def _extreme(call: AggregateCall, operands: Sequence[str], condition: str | None
         return None
     text = over(f"{call.function.lower()}({operands[0]})")
     kind = call.operands[0].type
-    # 0.0 stands for both zeros.
+    # Return 0.0 for both zeros.
     return f"({text} + CAST(0 AS {spark_type(kind)}))" if isinstance(kind, FloatType | DoubleType) else text
 
 
 def _variance(call: AggregateCall, operands: Sequence[str], condition: str | None, over: Over) -> str | None:
-    """Of a DOUBLE. Others are cut to the type of the operand, which the accumulator does."""
+    """Return the variance or standard deviation of a DOUBLE.
+
+    For other types, the accumulator truncates the result to the operand's type.
+    """
     if not isinstance(call.operands[0].type, DoubleType) or call.is_distinct:
         return None
     return over(f"{_VARIANCES[call.function]}({operands[0]})")
 
 
 def _end(call: AggregateCall, operands: Sequence[str], condition: str | None, over: Over) -> str | None:
-    """The first or last value that is not NULL."""
+    """Return the first or last value that is not NULL."""
     if call.is_distinct:
         return None
     return over(f"{call.function.lower()}({operands[0]}, true)")
@@ -228,7 +232,7 @@ def _single(call: AggregateCall, operands: Sequence[str], condition: str | None,
 
 
 def _list(call: AggregateCall, operands: Sequence[str], condition: str | None, over: Over) -> str | None:
-    """LISTAGG with a constant separator."""
+    """Return LISTAGG with a constant separator."""
     separator = call.operands[1] if len(call.operands) > 1 else Constant(call.type, ",")
     if not isinstance(separator, Constant) or not isinstance(separator.value, str) or call.is_distinct:
         return None
@@ -237,7 +241,7 @@ def _list(call: AggregateCall, operands: Sequence[str], condition: str | None, o
 
 
 def _of_partition(call: AggregateCall, operands: Sequence[str], over: Over) -> str | None:
-    """Numbers of rows, and values of other rows."""
+    """Return row numbers and ranks, or values of other rows."""
     kind = spark_type(call.type)
     if call.function in _RANKS:
         return f"CAST({over(_RANKS[call.function])} AS {kind})"
@@ -275,7 +279,7 @@ _MAKE: Final[dict[str, _Make]] = {
 
 
 def gathered_type(call: AggregateCall) -> DataType:
-    """The type of what `gathered` gives, as a column of the plan."""
+    """Return the type of the list that `gathered` builds, as a column of the plan."""
     from penstock.table.data.logical_types import BooleanType, RowField
 
     kinds = [one.type for one in call.operands] or [BooleanType()]

@@ -22,7 +22,7 @@ from penstock.table.typed.nodes import Constant, Typed
 
 
 def aggregate(planner: BatchPlanner, node: logical.Aggregate) -> str:
-    """A row for each group, of each set of keys if there are several."""
+    """Return a row for each group, or for each group of every grouping set."""
     if () in node.groupings:
         return planner.query(_by_group_id(node))
     node = _of_sessions(planner, node)
@@ -45,7 +45,7 @@ def aggregate(planner: BatchPlanner, node: logical.Aggregate) -> str:
 
 
 def _is_used(node: logical.Aggregate, key: int) -> bool:
-    """Whether some set has a key. Spark knows no others."""
+    """Return whether some grouping set has a key. Spark knows no other keys."""
     return not node.sets or any(key in one for one in node.sets)
 
 
@@ -57,7 +57,7 @@ def _shown(node: logical.Aggregate, keys: Sequence[str], kinds: Sequence[DataTyp
 
 
 def _grouping(node: logical.Aggregate, keys: Sequence[str], grouping: Sequence[int]) -> str:
-    """GROUPING of keys: a bit for each, which is 1 where a set leaves the key out."""
+    """Return GROUPING of keys: one bit per key, which is 1 if a set omits the key."""
     bits = [
         f"shiftleft({f'CAST(grouping({keys[key]}) AS BIGINT)' if _is_used(node, key) else '1L'}, {place})"
         for place, key in enumerate(reversed(grouping))
@@ -66,7 +66,7 @@ def _grouping(node: logical.Aggregate, keys: Sequence[str], grouping: Sequence[i
 
 
 def _by_group_id(node: logical.Aggregate) -> logical.Node:
-    """Groups with GROUP_ID, which Spark does not have: first the groups of sets with the id 0, then 1, and so on."""
+    """Rewrite groups with GROUP_ID, which Spark lacks: first the groups of sets with the id 0, then 1, and so on."""
     ids, width = node.group_ids(), len(node.keys) + len(node.calls)
     asked = [place for place, keys in enumerate(node.groupings) if keys]
     columns = [*node.schema.columns[:width], *(node.schema[width + place] for place in asked)]
@@ -89,7 +89,7 @@ def _by_group_id(node: logical.Aggregate) -> logical.Node:
 
 
 def distinct(planner: BatchPlanner, node: logical.Distinct) -> str:
-    """Each row once."""
+    """Return each distinct row once."""
     types = node.schema.types
     grouped = logical.Aggregate(schema=node.schema, input=node.input, keys=tuple(range(len(types))), calls=())
     if (of_sessions := _of_sessions(planner, grouped)) is not grouped:
@@ -100,7 +100,7 @@ def distinct(planner: BatchPlanner, node: logical.Distinct) -> str:
 
 
 def _of_sessions(planner: BatchPlanner, node: logical.Aggregate) -> logical.Aggregate:
-    """An aggregate of sessions with its filters ahead of the sessions, as in streams; others as they are."""
+    """Move the filters of a session aggregate below the sessions, as in streams; return other nodes unchanged."""
     if not is_of_windows(node):
         return node
     calc = calc_of(node.input, planner.calls)
@@ -119,7 +119,7 @@ def _groups(node: logical.Aggregate, keys: Sequence[str]) -> str:
 def operands_of(
     planner: BatchPlanner, query: str, schema: RowSchema, calls: Sequence[AggregateCall], kept: Sequence[int]
 ) -> Source:
-    """The operands and conditions of all calls, one after another."""
+    """Return the operands and conditions of all calls, one after another."""
     expressions: list[Typed] = []
     for call in calls:
         expressions += [*call.operands, *([] if call.condition is None else [call.condition])]
@@ -127,7 +127,7 @@ def operands_of(
 
 
 def texts_of(calls: Sequence[AggregateCall], texts: Sequence[str], over: Over) -> tuple[list[str], list[int]]:
-    """The text of each call, and which of them gather their operands."""
+    """Return the text of each call, and the indexes of the calls that gather their operands."""
     rest = iter(texts)
     found: list[str] = []
     places: list[int] = []
@@ -149,7 +149,7 @@ def accumulated(
     calls: Sequence[AggregateCall],
     places: Sequence[int],
 ) -> str:
-    """The query whose columns are those `before` and a column for each call, with what the gathered ones give."""
+    """Return a query with the columns `before` and one column per call, with the gathered operands aggregated."""
     if not places:
         return query
     width = len(before)

@@ -1,12 +1,12 @@
-"""Joins that follow one another, as one FROM.
+"""Chains of joins, as one FROM.
 
-Spark finds an order for inner joins that are next to each other, with what WHERE says of them. A projection between two
-of them would hide that, so a chain of joins, each the left side of the next, becomes one query. Conditions between them
-move behind them all, which keeps the rows the same for joins that keep or drop rows of their left side alone.
+Spark reorders adjacent inner joins, using the conditions in WHERE. A projection between two joins would prevent this,
+so a chain of joins, each the left side of the next, becomes one query. Conditions between the joins move after all of
+them. This keeps the rows the same for joins that only keep or drop rows of their left side.
 
-A join with a query of one value for each row becomes that query, see `scalar_queries`. It has no columns for the groups
-of its rows, it may stand in a condition or a column and not deeper, and it would run again for each place where it
-stands. Where this does not fit, the chain is made without such queries.
+A join with a query that yields one value per row becomes a scalar query, see `scalar_queries`. It has no columns for
+the groups of its rows, it may appear in a condition or a column but not deeper, and it would run again for each place
+where it appears. If this does not fit, the chain is built without scalar queries.
 """
 
 from __future__ import annotations
@@ -30,33 +30,33 @@ _WORDS: Final = {
     JoinType.INNER: "JOIN",
     JoinType.LEFT: "LEFT JOIN",
 }
-#: the text of a column that a chain does not have
+#: the text of a column that a chain lacks
 _NOT_THERE: Final = "\0"
 _EXISTENCE: Final = {JoinType.SEMI: "EXISTS", JoinType.ANTI: "NOT EXISTS"}
 
 
 @dataclass(slots=True)
 class Chain:
-    """What stands in FROM, the text of each column, the conditions of WHERE, and how many queries there are."""
+    """The FROM clause, the text of each column, the conditions of WHERE, and the number of joined queries."""
 
     tables: str
     columns: list[str]
     conditions: list[str]
     size: int = 1
-    #: the text of each query of one value
+    #: the texts of the scalar queries
     scalars: list[str] = field(default_factory=list)
 
     def fits(self, query: str) -> bool:
-        """Whether a query of this chain has all columns that it asks for, and each query of one value once at most."""
+        """Return whether a query uses only columns of the chain, and each scalar query at most once."""
         return _NOT_THERE not in query and all(query.count(one) <= 1 for one in self.scalars)
 
     def asks_inside(self, parts: Sequence[Typed]) -> bool:
-        """Whether conditions of a join read a query of one value, or a column that is not there."""
+        """Return whether conditions of a join read a scalar query, or a column that the chain lacks."""
         read = {index for part in parts for index in _read(part) if index < len(self.columns)}
         return any(self.columns[index] in (_NOT_THERE, *self.scalars) for index in read)
 
     def query(self, texts: Sequence[str] | None = None) -> str:
-        """The whole. `texts`: other columns than its own, of them."""
+        """Return the whole query. `texts`: expressions to select instead of the columns."""
         texts = self.columns if texts is None else texts
         shown = ", ".join(f"{text} AS {column(index)}" for index, text in enumerate(texts))
         rest = f" WHERE {' AND '.join(self.conditions)}" if self.conditions else ""
@@ -64,7 +64,7 @@ class Chain:
 
 
 def projected(planner: BatchPlanner, node: logical.Project) -> str | None:
-    """The query of expressions over a chain; None where Spark cannot say all of it."""
+    """Return the query of expressions over a chain; None if Spark cannot express all of it."""
     if planner.is_shared(node.input) or any(native_text(one, column) is None for one in node.expressions):
         return None
     for has_scalars in (True, False):
@@ -78,9 +78,9 @@ def projected(planner: BatchPlanner, node: logical.Project) -> str | None:
 
 
 def chain_of(planner: BatchPlanner, node: logical.Node, has_scalars: bool = False) -> Chain | None:
-    """The chain of joins that a node is, with conditions above it; None where Spark cannot say all of them.
+    """Return the chain of joins in a node, with conditions above it; None if Spark cannot express all of them.
 
-    `has_scalars`: whether joins may become queries of one value; then whoever asks for the chain sees whether it fits.
+    `has_scalars`: whether joins may become scalar queries; the caller then checks whether the chain fits.
     """
     if isinstance(node, logical.Filter):
         return _filtered(planner, node, has_scalars)
@@ -134,7 +134,7 @@ def _joined(planner: BatchPlanner, node: logical.Join, has_scalars: bool) -> Cha
 
 
 def _on(node: logical.Join, conditions: Sequence[str]) -> str:
-    """What an inner join asks is said in full by WHERE if there is nothing else; Spark moves less past `ON true`."""
+    """Return the ON clause. An inner join without conditions gets none, because Spark moves less past `ON true`."""
     asked = [one for one in conditions if one != "true"]
     if not asked and node.join_type is JoinType.INNER:
         return ""
@@ -146,7 +146,7 @@ def _first(planner: BatchPlanner, node: logical.Node) -> Chain:
 
 
 def _table(planner: BatchPlanner, node: logical.Node, name: str) -> tuple[str, list[str]]:
-    """What stands in FROM for a node, and its columns."""
+    """Return the FROM text and the columns of a node."""
     if isinstance(node, logical.Scan) and not planner.is_shared(node):
         found = declared_table(planner, node)
         return f"{found.source} {name}", found.texts(f"{name}.")
@@ -154,19 +154,19 @@ def _table(planner: BatchPlanner, node: logical.Node, name: str) -> tuple[str, l
 
 
 def _texts(parts: Sequence[Typed], columns: Sequence[str]) -> list[str]:
-    """Conditions that Spark can ask of columns with these texts."""
+    """Return the conditions that Spark can evaluate on columns with these texts."""
     return [text for text in (native_text(part, columns.__getitem__) for part in parts) if text is not None]
 
 
 def _join_texts(node: logical.Join, columns: Sequence[str]) -> list[str]:
-    """The condition of a join that Spark can ask of columns with these texts."""
+    """Return the parts of a join condition that Spark can evaluate on columns with these texts."""
     width = len(node.left.schema)
     texts = [join_text(part, width, columns.__getitem__) for part in conjuncts(node.condition)]
     return [text for text in texts if text is not None]
 
 
 def _member(node: logical.Join, columns: Sequence[str], table: str) -> str | None:
-    """IN, which Spark takes to be true of what equals the left side, too. None for other conditions."""
+    """Return a SEMI join as IN, which Spark also applies to equals of the left side. None for other conditions."""
     width = len(node.left.schema)
     asked: list[str] = []
     given: list[str] = []
@@ -190,7 +190,7 @@ def _read(expression: Typed) -> set[int]:
 
 
 def _is_query_of_one_row(node: logical.Join) -> bool:
-    """Whether the right side has one row and one column, and is joined for it."""
+    """Return whether a join only adds one value: its right side has one row and one column."""
     condition = node.condition
     if node.join_type is JoinType.LEFT and not (isinstance(condition, Constant) and condition.value is True):
         return False

@@ -1,4 +1,4 @@
-"""Tables of Spark with the columns that a program declares: what stands for each of them in Spark's SQL."""
+"""Spark tables with declared columns, and their texts in Spark SQL."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from penstock.table.batch.literals import text_literal
 from penstock.table.batch.stored import MICROSECOND_DIGITS, is_of_spark, spark_type
 from penstock.table.data.logical_types import DataType, DecimalType, LocalZonedTimestampType, TimestampType
 
-#: a name whose parts Spark takes as they are
+#: a name that consists of plain identifiers
 _PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z_0-9]*(\.[A-Za-z_][A-Za-z_0-9]*)*")
 
 
 def table_text(name: str) -> str:
-    """What stands in FROM for a table of Spark; Spark has more to do for a name that it has to read itself."""
+    """Return the FROM text of a Spark table; quoted names are cheaper for Spark than names that it must parse."""
     return f"`{name.replace('.', '`.`')}`" if _PLAIN.fullmatch(name) else f"IDENTIFIER({text_literal(name)})"
 
 
 class DeclaredColumn(NamedTuple):
-    """A column: its name in Spark, quoted, the type that is declared, and its type in Spark.
+    """A column: its quoted name in Spark, its declared type, and its type in Spark.
 
-    A column that Penstock has made is as the plan wants it, and has None for its type in Spark. One that nobody reads
-    may have None for its name.
+    A column made by Penstock already has the planned type, and None as its type in Spark. A column that is not read may
+    have None as its name.
     """
 
     name: str | None
@@ -30,7 +30,7 @@ class DeclaredColumn(NamedTuple):
     found: str | None = None
 
     def text(self, table: str = "") -> str | None:
-        """The column in the declared type; None where values would be others. `table`: how it begins."""
+        """Return the column in the declared type; None if values would change. `table`: the prefix of the name."""
         if self.name is None:
             return f"CAST(NULL AS {spark_type(self.declared)})"
         name = table + self.name
@@ -38,18 +38,18 @@ class DeclaredColumn(NamedTuple):
 
 
 class DeclaredTable(NamedTuple):
-    """A table: what stands in FROM, and its columns, all of which have a text."""
+    """A table: its FROM text, and its columns, all of which have a text."""
 
     source: str
     columns: tuple[DeclaredColumn, ...]
 
     def texts(self, table: str = "") -> list[str]:
-        """The text of each column."""
+        """Return the text of each column."""
         return [text for text in (one.text(table) for one in self.columns) if text is not None]
 
 
 def _cast(text: str, found: str, declared: DataType) -> str | None:
-    """A column of Spark as one of the type that is declared; None where values would be others."""
+    """Cast a Spark column to the declared type; return None if values would change."""
     wanted = spark_type(declared)
     if isinstance(declared, TimestampType | LocalZonedTimestampType):
         is_same = found == wanted and declared.precision == MICROSECOND_DIGITS
@@ -73,7 +73,7 @@ _WHOLE: Final = ("TINYINT", "SMALLINT", "INT", "BIGINT")
 
 
 def _cut(text: str, found: str, declared: TimestampType | LocalZonedTimestampType) -> str | None:
-    """A point in time with fewer digits than Spark's: the others are cut off."""
+    """Truncate a point in time to fewer digits than Spark's."""
     kind = "TIMESTAMP_NTZ" if isinstance(declared, TimestampType) else "TIMESTAMP"
     if found != kind or declared.precision > MICROSECOND_DIGITS:
         return None

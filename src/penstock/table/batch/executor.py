@@ -1,4 +1,4 @@
-"""Runs plans in BATCH: queries in Spark, and INSERTs as batch jobs that read what Spark computes."""
+"""Runs plans in BATCH: queries in Spark, and INSERTs as batch jobs that read Spark's results."""
 
 from __future__ import annotations
 
@@ -47,26 +47,26 @@ from penstock.table.streaming.sinks.sink_options import SinkOptions, sink_option
 from penstock.table.streaming.writing_job import WritingJob
 from penstock.table.user_functions.options import async_settings
 
-#: options that say how queries are planned and shown, and nothing to the runtime
+#: prefixes of options for planning and display, which do not concern the runtime
 _OF_TABLES = ("table.", "sql-client.")
 
 
 class BatchExecutor:
-    """Runs plans with the options of the session. `connectors` say how tables are read and written."""
+    """Runs plans with the options of the session. `connectors` define how tables are read and written."""
 
     def __init__(self, connectors: Connectors) -> None:
         self._connectors = connectors
         self._reported_keys: set[str] = set()
 
     def collect(self, plan: Node, options: Mapping[str, str], session: Session) -> BatchQuery:
-        """Start a query that gives the rows of a plan to the client."""
+        """Start a query that returns the rows of a plan to the client."""
         with self._planning(options, session) as (spark, planner):
             return BatchQuery(spark, planner.frame(plan), plan.schema.types, session.zone)
 
     def write(
         self, plans: Sequence[Write], options: Mapping[str, str], session: Session, name: str | None = None
     ) -> WritingJob:
-        """Start one job that writes into all these tables."""
+        """Start one job that writes to all these tables."""
         environment = StreamExecutionEnvironment.get_execution_environment(_configuration(options))
         environment.mark_internal()
         of_sinks = sink_options(options)
@@ -76,14 +76,14 @@ class BatchExecutor:
         return WritingJob(environment.execute_async(name))
 
     def frame(self, plan: Node, options: Mapping[str, str], session: Session) -> Any:
-        """The rows of a plan as a Spark data frame, under the names of its columns. Nothing runs yet."""
+        """Return the rows of a plan as a Spark DataFrame with the plan's column names. Nothing runs yet."""
         with self._planning(options, session) as (_, planner):
             return shown_frame(planner.frame(plan), plan.schema)
 
     def explain(
         self, plans: Sequence[Node], options: Mapping[str, str], session: Session, details: Sequence[str]
     ) -> str:
-        """Spark's plan of each query; with JSON_EXECUTION_PLAN the same as JSON."""
+        """Return Spark's plan of each query; with JSON_EXECUTION_PLAN, also as JSON."""
         found = []
         with self._planning(options, session) as (_, planner):
             for plan in plans:
@@ -104,7 +104,7 @@ class BatchExecutor:
         return f"{text}\n== Physical Execution Plan ==\n{json.dumps({'nodes': nodes}, indent=2)}"
 
     def plan(self, plans: Sequence[Node], options: Mapping[str, str], session: Session) -> Plan:
-        """Spark plans a batch: raises `UnsupportedError`."""
+        """Raise `UnsupportedError`, because Spark plans batch queries."""
         raise UnsupportedError(
             "a picture of a plan is one of a stream, and in batch Spark plans the query: use explain(), or "
             "to_dataframe().explain()"
@@ -115,7 +115,7 @@ class BatchExecutor:
         configuration = _configuration(options)
         check_keys(options, configuration.read(CONFIGURATION_STRICT), self._reported_keys)
         spark = obtain_spark(configuration.to_dict(), 1)
-        hand_back(spark, 1)  # a query takes slots when it runs
+        hand_back(spark, 1)  # the query takes slots when it runs
         spark.ship_package()
         spark.ship_dependencies(configuration)
         parameters = tuple(sorted(configuration.read(GLOBAL_JOB_PARAMETERS).items()))

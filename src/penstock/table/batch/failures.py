@@ -1,4 +1,4 @@
-"""What Spark raises, as Penstock's errors."""
+"""Translation of Spark's errors to Penstock's."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _OF_SPARK: Final = re.compile(re.escape(RAISED) + r"(.*?)(?: SQLSTATE.*)?$", re.
 
 @contextmanager
 def failures_told(doing: str) -> Iterator[None]:
-    """Raise `TableRuntimeError` for a value that a function cannot take, and `OperationError` for other failures."""
+    """Raise `TableRuntimeError` for a value that a function rejects, and `OperationError` for other failures."""
     try:
         yield
     except PenstockError:

@@ -1,4 +1,4 @@
-"""Results as Spark data frames, as programs of Spark expect them."""
+"""Results as Spark DataFrames, in the form that Spark programs expect."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from penstock.table.plan.row_schema import RowSchema
 
 
 def shown_frame(frame: Any, schema: RowSchema) -> Any:
-    """The columns under their names. Raises `UnsupportedError` for types that Spark does not have."""
+    """Return the columns under their names. Raises `UnsupportedError` for types that Spark does not have."""
     texts = []
     for index, one in enumerate(schema):
         if not is_of_spark(one.type):
@@ -26,7 +26,7 @@ def shown_frame(frame: Any, schema: RowSchema) -> Any:
 
 
 def _shown(kind: DataType) -> str:
-    """The type in Spark's SQL, with the names of fields."""
+    """Return the type in Spark SQL, with the names of fields."""
     if isinstance(kind, RowType):
         return f"STRUCT<{','.join(f'{quoted(field.name)}:{_shown(field.data_type)}' for field in kind.fields)}>"
     if isinstance(kind, MultisetType):

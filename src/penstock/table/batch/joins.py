@@ -1,4 +1,4 @@
-"""Joins. A condition that Spark answers alike is the join's; parts of others are columns of the side that they read."""
+"""Joins. Conditions that Spark evaluates alike stay in the join; parts of others become columns of their side."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ _COMPARISONS: Final = frozenset({"=", "<>", "<", "<=", ">", ">="})
 
 @dataclass
 class _Sides:
-    """The expressions that are columns of each side, besides its own."""
+    """The expressions that become additional columns of each side."""
 
     width: int
     left: list[Typed] = field(default_factory=list)
     right: list[Typed] = field(default_factory=list)
 
     def name(self, index: int) -> str:
-        """A column of both sides."""
+        """Return the qualified name of a column of either side."""
         return f"l.{column(index)}" if index < self.width else f"r.{column(index - self.width)}"
 
     def text(self, expression: Typed) -> str | None:
-        """A part of the condition, or None where it reads both sides and Spark does not answer alike."""
+        """Return a part of the condition; None if it reads both sides and Spark evaluates it differently."""
         found = join_text(expression, self.width, self.name)
         if found is not None:
             return found
@@ -74,7 +74,7 @@ def _shifted(expression: Typed, by: int) -> Typed:
 
 
 def join(planner: BatchPlanner, node: logical.Join) -> str:
-    """A join of any type."""
+    """Plan a join of any type."""
     chain = chain_of(planner, node)
     if chain is not None:
         return chain.query()
@@ -102,7 +102,7 @@ def join(planner: BatchPlanner, node: logical.Join) -> str:
 
 
 def looked_up(planner: BatchPlanner, node: logical.TemporalJoin) -> str:
-    """A table as it is now has the rows that it is read with: a look-up finds those that a join finds."""
+    """Plan a lookup join as a regular join: in batch, a table has the same rows for both."""
     if node.left.schema[node.time.index].time is not TimeAttribute.PROCTIME:
         raise UnsupportedError(
             "FOR SYSTEM_TIME AS OF an event time is not supported in batch, where a table has its last rows alone: "
@@ -118,7 +118,7 @@ def looked_up(planner: BatchPlanner, node: logical.TemporalJoin) -> str:
 
 
 def _side(planner: BatchPlanner, node: logical.Node, more: Sequence[Typed]) -> str:
-    """The rows of one side, with further columns k0, k1 and on."""
+    """Return the rows of one side, with additional columns k0, k1 and so on."""
     query = planner.query(node)
     if not more:
         return query
@@ -129,7 +129,7 @@ def _side(planner: BatchPlanner, node: logical.Node, more: Sequence[Typed]) -> s
 
 
 def _filtered(planner: BatchPlanner, node: logical.Join, query: str, rest: Sequence[Typed]) -> str:
-    """The pairs for which the rest of the condition is true."""
+    """Keep the pairs for which the rest of the condition is true."""
     condition = rest[0] if len(rest) == 1 else FunctionCall(BooleanType(), "AND", tuple(rest))
     schema = node.left.schema.joined(node.right.schema)
     source = planner.over(query, schema, [condition], range(len(schema)))

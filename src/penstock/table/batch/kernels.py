@@ -1,6 +1,6 @@
-"""Steps of a plan that run in Penstock's own functions, on Arrow batches inside of Spark's tasks.
+"""Steps of a plan that run Penstock's own functions on Arrow batches inside Spark's tasks.
 
-A step is a value that can be pickled. It gets the columns that it reads, and gives those of its result.
+A step can be pickled. It maps the columns that it reads to the columns of its result.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from penstock.table.user_functions.opened import AsyncSettings, OpenFunctions
 
 @dataclass(frozen=True, slots=True)
 class BatchSession:
-    """What functions know of the session. `now_ns`: when the query began, for all of its rows.
+    """The session as functions see it. `now_ns`: the start of the query, for all of its rows.
 
     `parameters`: the program's own settings, for its functions.
     """
@@ -46,11 +46,11 @@ class BatchSession:
     parameters: tuple[tuple[str, str], ...] = ()
 
     def open(self, functions: OpenFunctions | None = None) -> Session:
-        """The session where a step runs. `functions`: those of the program that are open there."""
+        """Return the session of a running step. `functions`: the user-defined functions opened there."""
         return Session(self.zone, self.now, legacy_cast=self.legacy_cast, functions=functions)
 
     def functions(self) -> OpenFunctions:
-        """The functions of the program for one task."""
+        """Return the user-defined functions of one task."""
         context = FunctionContext(MetricGroup(MetricRegistry(self._now_ms)), dict(self.parameters))
         return OpenFunctions("a step of a batch", context, self.zone, self.async_settings)
 
@@ -58,33 +58,33 @@ class BatchSession:
         return self.now_ns // 1_000_000
 
     def now(self) -> int:
-        """The time of the query."""
+        """Return the time of the query."""
         return self.now_ns
 
 
 class Work(Protocol):
-    """What a step does with the columns of a batch of rows."""
+    """The work of a step on the columns of a batch."""
 
     def __call__(self, columns: Sequence[pa.Array], rows: int) -> list[pa.Array]:
-        """The columns of the result."""
+        """Return the columns of the result."""
 
     def finish(self) -> list[pa.Array] | None:
-        """The columns of what only the end of the rows of this task completes; None for nothing."""
+        """Return the columns that only the end of the task's rows completes; None for nothing."""
 
     def close(self) -> None:
-        """No batch follows in this task."""
+        """Clean up; no batch follows in this task."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A function of Spark's `mapInArrow`. `takes` and `gives`: the types of columns that it reads and of its result."""
+    """A function for Spark's `mapInArrow`. `takes` and `gives`: the types of the input and result columns."""
 
     work: Work
     takes: tuple[DataType, ...]
     gives: tuple[DataType, ...]
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The batches of the result."""
+        """Yield the batches of the result."""
         with contextlib.closing(self.work):
             for batch in batches:
                 if not batch.num_rows:
@@ -101,7 +101,7 @@ class Step:
 
 
 class PureWork:
-    """The base of work that holds nothing open."""
+    """Base class of work that keeps nothing open."""
 
     def finish(self) -> list[pa.Array] | None:
         """See `Work`."""
@@ -112,7 +112,7 @@ class PureWork:
 
 
 class UserWork:
-    """The base of work that may call functions of the program: they are opened at the first batch of a task."""
+    """Base class of work that may call user-defined functions, which are opened at the first batch of a task."""
 
     session: BatchSession
 
@@ -133,7 +133,7 @@ class UserWork:
 
 @dataclass(frozen=True)
 class Computed(UserWork):
-    """Some of the columns that are read (`kept`: their places), and one for each expression."""
+    """Some of the input columns (`kept`: their indexes), and one column per expression."""
 
     kept: tuple[int, ...]
     expressions: tuple[Typed, ...]
@@ -150,7 +150,7 @@ class Computed(UserWork):
 
 @dataclass(frozen=True)
 class Correlated(UserWork):
-    """The columns that are read, and those that a table function, or UNNEST, makes of them. See `Correlation`."""
+    """The input columns, and the columns that a table function or UNNEST makes of them. See `Correlation`."""
 
     node: Correlate
     session: BatchSession
@@ -168,7 +168,7 @@ class Correlated(UserWork):
 
 @dataclass(frozen=True)
 class Accumulated(UserWork):
-    """The columns that are read, those that gather operands replaced by what their calls give."""
+    """The input columns, with gathered operands replaced by the results of their calls."""
 
     calls: tuple[tuple[int, AggregateCall], ...]
     session: BatchSession
@@ -199,7 +199,7 @@ def _accumulated(call: AggregateCall, lists: pa.Array, functions: OpenFunctions)
 
 @dataclass(frozen=True)
 class Windowed(PureWork):
-    """The columns that are read, for each window of a row, and its start, end and time."""
+    """The input columns for each window of a row, with the window's start, end and time."""
 
     kind: str
     time: int
@@ -219,7 +219,7 @@ class Windowed(PureWork):
 
 @dataclass(frozen=True)
 class Clocked(PureWork):
-    """The columns that are read, of the rows that have a time, and that time in ms as the session's clocks show it."""
+    """The input columns of the rows that have a time, and that time in ms on the session's clocks."""
 
     time: int
     time_type: DataType
@@ -233,7 +233,7 @@ class Clocked(PureWork):
 
 @dataclass(frozen=True)
 class Edged(PureWork):
-    """The columns that are read but the last two, which are start and end of a window in ms, and the window."""
+    """The input columns, with the last two (start and end of a window in ms) replaced by its start, end and time."""
 
     time_type: DataType
     session: BatchSession
@@ -245,7 +245,7 @@ class Edged(PureWork):
 
 
 def _with_time(columns: Sequence[pa.Array], time: int, kind: DataType, zone: tzinfo) -> tuple[Sequence[pa.Array], Any]:
-    """The rows that have a time, and their times in ms. A row without one is in no window."""
+    """Return the rows that have a time, and their times in ms. A row without a time is in no window."""
     times = columns[time]
     if times.null_count:
         kept = times.is_valid()
@@ -257,7 +257,7 @@ def _with_time(columns: Sequence[pa.Array], time: int, kind: DataType, zone: tzi
 
 
 def _edges(starts: Any, ends: Any, kind: DataType, zone: tzinfo) -> list[pa.Array]:
-    """Start, end and time of windows, the last of which is 1 ms before the end."""
+    """Return start, end and time of windows; the time is 1 ms before the end."""
     clock = pa.timestamp("ms")
     edges = [pa.array(one, pa.int64()).view(clock) for one in (starts, ends, ends - 1)]
     if isinstance(kind, LocalZonedTimestampType):

@@ -1,4 +1,4 @@
-"""Where rows come from: tables, constants, and rows that the program has."""
+"""Leaves of a plan: tables, constants, and rows of the program."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from penstock.table.plan.changes import INSERTS
 
 
 def values(planner: BatchPlanner, node: logical.Values) -> str:
-    """Rows of constants."""
+    """Return rows of constants."""
     types = node.schema.types
     if not types:
         return f"SELECT true AS c0 FROM range({len(node.rows)})"
@@ -33,7 +33,7 @@ def values(planner: BatchPlanner, node: logical.Values) -> str:
 
 
 def arrow_rows(planner: BatchPlanner, node: logical.ArrowRows) -> str:
-    """Rows that the program has."""
+    """Return rows of the program."""
     arrays = [one.combine_chunks() for one in node.data.columns]
     return _rows(planner, arrays, node.schema.types)
 
@@ -46,14 +46,14 @@ def _rows(planner: BatchPlanner, arrays: list[Any], types: list[DataType]) -> st
 
 
 def scan(planner: BatchPlanner, node: logical.Scan) -> str:
-    """All columns of a table."""
+    """Return all columns of a table."""
     table = declared_table(planner, node)
     texts = [f"{text} AS {column(index)}" for index, text in enumerate(table.texts())]
     return f"SELECT {', '.join(texts) or 'true AS c0'} FROM {table.source}"
 
 
 def declared_table(planner: BatchPlanner, node: logical.Scan) -> DeclaredTable:
-    """A table: the frame that its connector has, or what its source reads. It is looked up once for a plan."""
+    """Return a table: the DataFrame of its connector, or the rows of its source. Each plan looks it up once."""
     key = table_key(node)
     found = planner.tables.get(key)
     if found is None:
@@ -93,7 +93,7 @@ def _read(planner: BatchPlanner, reader: TableReader, node: logical.Scan, title:
 
 
 class _Stored:
-    """Makes Spark's columns of a batch of a source."""
+    """Converts a batch of a source to Spark's columns."""
 
     def __init__(self, types: tuple[DataType, ...]) -> None:
         self._types = types
@@ -111,7 +111,7 @@ def _unbounded(title: str) -> ValidationError:
 
 
 def _of_spark(planner: BatchPlanner, frame: Callable[[], Any], name: str | None, node: logical.Scan) -> DeclaredTable:
-    """A table that Spark reads, in the types that are declared. `name`: under which Spark knows it."""
+    """Return a table that Spark reads, in the declared types. `name`: its name in Spark, if any."""
     title = ".".join(node.path)
     made: Any = frame() if name is None else None
     table = table_of_frame(made) if name is None else planner.spark_table(name)

@@ -1,4 +1,4 @@
-"""Constants as Spark's SQL writes them."""
+"""Constants as literals of Spark SQL."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from penstock.table.data.logical_types import (
 from penstock.table.data.temporal_text import DAY_NS
 
 _WHOLE: Final = (IntegralType, TimeType, YearMonthIntervalType, DayTimeIntervalType)
-#: days from 1970 to the years 1 and 10000, between which Spark reads dates as they are written
+#: days from 1970 to the years 1 and 10000, between which Spark reads dates unchanged
 _FIRST_DAY: Final = -719162
 _LAST_DAY: Final = 2932896
 
 
 def literal_text(value: Any, data_type: DataType) -> str | None:
-    """A constant, or None where Spark's SQL cannot write it."""
+    """Return a constant, or None if Spark SQL cannot write it."""
     kind = spark_type(data_type)
     if value is None or isinstance(data_type, NullType):
         return f"CAST(NULL AS {kind})"
@@ -56,7 +56,7 @@ def literal_text(value: Any, data_type: DataType) -> str | None:
 
 
 def text_literal(text: str) -> str:
-    """A text, each character of which stands for itself."""
+    """Return a text literal, escaped so that no character is special."""
     escaped = "".join(_escaped(char) for char in text)
     return f"'{escaped}'"
 
@@ -75,7 +75,7 @@ def _number(digits: str, kind: str) -> str:
 
 
 def _point(value: int, data_type: TimestampType | LocalZonedTimestampType, kind: str) -> str | None:
-    """A point in time. Moments are written with their zone, so that the session's does not matter."""
+    """Return a point in time. A TIMESTAMP_LTZ does not depend on the session's time zone."""
     if data_type.precision > MICROSECOND_DIGITS:
         return _number(str(value), kind)
     days, nanos = divmod(value, DAY_NS)
@@ -89,5 +89,5 @@ def _point(value: int, data_type: TimestampType | LocalZonedTimestampType, kind:
 
 
 def _day(days: int) -> str:
-    """A day as it is written, by the days since 1970."""
+    """Return the ISO date of a day since 1970."""
     return (date(1970, 1, 1) + timedelta(days=days)).isoformat()

@@ -1,7 +1,7 @@
-"""Columns with maps as keys in Spark's SQL.
+"""Columns with maps as keys in Spark SQL.
 
-Spark neither compares nor groups maps. A map becomes an array of its entries in the order of their keys, which is the
-same for equal maps (`penstock.state.equality`), and Spark compares such arrays as it compares rows: NaN equals NaN.
+Spark neither compares nor groups maps. A map therefore becomes an array of its entries sorted by key, which is the same
+for equal maps (`penstock.state.equality`). Spark compares such arrays like rows: NaN equals NaN.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from penstock.table.data.logical_types import (
     VariantType,
 )
 
-#: types that are stored as bytes which may differ for equal values
+#: types stored as bytes that may differ for equal values
 _WITHOUT_EQUALITY: Final = (RawType, VariantType, BitmapType, NullType)
 
 
 def has_maps(data_type: DataType) -> bool:
-    """Whether values of a type are maps or multisets, or contain some."""
+    """Return whether values of a type are maps or multisets, or contain any."""
     return isinstance(data_type, MapType | MultisetType) or any(map(has_maps, data_type.children()))
 
 
 def group_text(text: str, data_type: DataType) -> str:
-    """A column as Spark groups, partitions and compares by it. Raises `UnsupportedError` for maps of other values."""
+    """Return a column as a comparable key. Raises `UnsupportedError` for maps of values that cannot be compared."""
     if not has_maps(data_type):
         return text
     key = key_text(text, data_type)
@@ -46,7 +46,7 @@ def group_text(text: str, data_type: DataType) -> str:
 
 
 def key_text(text: str, data_type: DataType) -> str | None:
-    """A value as a key that Spark compares and groups by. None for types whose values Spark cannot compare."""
+    """Return a value as a key that Spark compares and groups by. None for types that Spark cannot compare."""
     if isinstance(data_type, _WITHOUT_EQUALITY):
         return None
     if not has_maps(data_type):
@@ -68,7 +68,7 @@ def key_text(text: str, data_type: DataType) -> str | None:
 
 
 def value_text(text: str, data_type: DataType) -> str:
-    """The value of a key that `key_text` has made."""
+    """Return the value of a key that `key_text` made."""
     if not has_maps(data_type):
         return text
     if isinstance(data_type, MapType | MultisetType):

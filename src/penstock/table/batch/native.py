@@ -1,10 +1,10 @@
-"""Which calls Spark answers just as the functions of Penstock do, and how its SQL writes them.
+"""Calls that Spark evaluates exactly like Penstock's functions, and their texts in Spark SQL.
 
-The table `NATIVE` says for each function what makes its text. What that takes is said beside it, by the types of the
-operands; for others it gives None, and so does everything that is not in the table: such expressions run in the kernels
-of `penstock.table.functions`. An expression is native as a whole or not at all, because its parts decide which others
-are worked out. Texts mean the same with Spark's ANSI mode and without: what overflows, or is divided by zero, is asked
-before.
+The table `NATIVE` maps each function to the builder of its text. Each builder accepts certain operand types, described
+beside it, and returns None for others. Such expressions, and functions that are not in the table, run in the kernels of
+`penstock.table.functions`. An expression is native as a whole or not at all, because its parts decide which other parts
+are evaluated. Texts mean the same with and without Spark's ANSI mode: they check for overflow and division by zero
+first.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from penstock.table.typed.user_call import UserCall
 
 #: the text of a column
 ColumnText = Callable[[int], str]
-#: makes the text of a call of the texts of its operands; None where Spark may answer otherwise
+#: builds the text of a call from the texts of its operands; None if Spark's result may differ
 Native = Callable[[FunctionCall, Sequence[str]], str | None]
 
 
@@ -38,16 +38,16 @@ NATIVE: Final[dict[str, Native]] = {
     **native_times.NATIVE,
     **{operator: partial(_moved_or_number, operator) for operator in ("+", "-")},
 }
-#: A text names some operands twice; one that has grown longer than this is left to a kernel.
+#: A text repeats some operands; a kernel evaluates expressions whose text grows longer than this.
 _LENGTH_MAX: Final = 20_000
-#: Spark's parser calls itself for each parenthesis, and a call may have several around each operand.
+#: Spark's parser recurses at each parenthesis, and a call may have several around each operand.
 _LEVELS_MAX: Final = 32
-#: more constants than this are too long in any case
+#: more constants than this are always too long
 _CONSTANTS_MAX: Final = _LENGTH_MAX // 2
 
 
 def join_text(part: Typed, width: int, name: ColumnText) -> str | None:
-    """A part of the condition of a join, whose left side has `width` columns: `native_text` by the equality of keys."""
+    """Return a part of a join condition: `native_text` with the equality of keys. The left side has `width` columns."""
     if isinstance(part, FunctionCall) and part.function == "=" and is_key(part, width):
         operands = [native_text(operand, name) for operand in part.operands]
         return (
@@ -57,12 +57,12 @@ def join_text(part: Typed, width: int, name: ColumnText) -> str | None:
 
 
 def native_text(expression: Typed, column: ColumnText) -> str | None:
-    """An expression in Spark's SQL, or None where a kernel has to run it."""
+    """Return an expression in Spark SQL, or None if a kernel has to run it."""
     return None if _levels(expression) > _LEVELS_MAX else _text(expression, column)
 
 
 def _levels(expression: Typed) -> int:
-    """How deep calls are in calls."""
+    """Return the nesting depth of calls."""
     levels, below = 0, [expression]
     while below:
         levels += 1
@@ -75,7 +75,7 @@ def _text(expression: Typed, column: ColumnText) -> str | None:
         return column(expression.index)
     if isinstance(expression, Constant):
         if isinstance(expression.type, NullType) and expression.value is not None:
-            return ""  # a word of a function's syntax, such as a unit of time
+            return ""  # a keyword of a function's syntax, such as a unit of time
         return literal_text(expression.value, expression.type)
     if isinstance(expression, Constants):
         texts = [literal_text(value, expression.type) for value in expression.values[:_CONSTANTS_MAX]]

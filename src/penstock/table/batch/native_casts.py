@@ -1,6 +1,6 @@
-"""Casts in Spark's SQL: those that lose nothing, and those whose text is plain.
+"""Casts in Spark SQL: lossless casts, and casts with a simple text.
 
-A decimal that has too many digits for another decimal type is NULL there, and is rounded alike.
+A decimal with too many digits for another decimal type becomes NULL in Spark as well, and rounding is the same.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from penstock.table.data.logical_types import (
 from penstock.table.functions.type_rules import as_decimal
 from penstock.table.typed.nodes import FunctionCall
 
-#: A decimal with so many digits becomes the nearest number of double precision in both.
+#: A decimal with up to this many digits becomes the same nearest DOUBLE in Spark and Penstock.
 _DIGITS_OF_DOUBLE: Final = 15
 
 
@@ -41,7 +41,7 @@ def _cast(call: FunctionCall, operands: Sequence[str]) -> str | None:
 
 
 def _text(found: CharType | VarCharType, to: DataType, operand: str) -> str | None:
-    """Text to VARCHAR: cut where it is too long."""
+    """Cast text to VARCHAR, truncated if it is too long."""
     if not isinstance(to, VarCharType):
         return None
     return operand if found.length <= to.length or to.length == LENGTH_MAX else f"substring({operand}, 1, {to.length})"

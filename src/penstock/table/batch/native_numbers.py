@@ -1,8 +1,8 @@
-"""Arithmetic in Spark's SQL.
+"""Arithmetic in Spark SQL.
 
-Whole numbers begin again at the other end of their type where they leave it. Up to four bytes the work is done in eight
-and cut down to size; with eight bytes Spark tries, and only where that fails the result comes by way of decimals.
-Decimals have the same digits and rounding in Spark, whose `try_` functions give NULL where there are too many.
+Whole numbers wrap around on overflow. Types of up to four bytes are computed in eight bytes and truncated. With eight
+bytes, Spark's `try_` functions come first, and only if they fail is the result computed with decimals. Decimals have
+the same digits and rounding in Spark, whose `try_` functions return NULL if there are too many digits.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from penstock.table.functions.decimal_arithmetic import RESULTS
 from penstock.table.functions.type_rules import as_decimal
 from penstock.table.typed.nodes import Constant, FunctionCall, Typed
 
-#: in the text of an error of Spark, before what a function says
+#: prefix of a function's message in the text of a Spark error
 RAISED: Final = "penstock: "
 BITS: Final[dict[type[DataType], int]] = {TinyIntType: 8, SmallIntType: 16, IntType: 32, BigIntType: 64}
 _FLOATING: Final = (FloatType, DoubleType)
@@ -37,12 +37,12 @@ _WHOLE: Final = f"CAST('{2**64}' AS DECIMAL(38,0))"
 
 
 def raised(message: str, kind: str) -> str:
-    """An error where a value is worked out."""
+    """Return an expression that raises an error when it is evaluated."""
     return f"CAST(raise_error('{RAISED}{message}') AS {kind})"
 
 
 def wrapped(text: str, kind: DataType) -> str:
-    """A number of eight bytes as one of a type of fewer."""
+    """Wrap a number of eight bytes around to a smaller type."""
     bits = BITS[type(kind)]
     if bits == 64:
         return text
@@ -50,12 +50,12 @@ def wrapped(text: str, kind: DataType) -> str:
 
 
 def wrapped_decimal(text: str) -> str:
-    """A decimal without a fraction as a number of eight bytes."""
+    """Wrap a decimal without a fraction around to a number of eight bytes."""
     return f"CAST(pmod(CAST({text} AS DECIMAL(38,0)) + {_HALF}, {_WHOLE}) - {_HALF} AS BIGINT)"
 
 
 def _bits(operand: Typed) -> int:
-    """How many bits the values of a whole number need."""
+    """Return how many bits the values of a whole number need."""
     if isinstance(operand, Constant) and isinstance(operand.value, int):
         return operand.value.bit_length() + 1
     if isinstance(operand, FunctionCall) and operand.function == "CAST":
@@ -68,7 +68,7 @@ def _is_not_zero(operand: Typed) -> bool:
 
 
 def _divisor(operand: Typed, text: str, kind: str, divided: str) -> str:
-    """A divisor, or an error where it is zero and there is something to be divided."""
+    """Return a divisor; it raises an error if it is zero and the dividend is not NULL."""
     if _is_not_zero(operand):
         return text
     is_wrong = f"{text} = 0 AND {divided} IS NOT NULL"
@@ -89,7 +89,7 @@ def _arithmetic(operator: str, call: FunctionCall, operands: Sequence[str]) -> s
 
 
 def _decimals(operator: str, call: FunctionCall, operands: Sequence[str]) -> str | None:
-    """Decimals and whole numbers."""
+    """Compute with decimals, or decimals and whole numbers."""
     left, right = (as_decimal(one.type) for one in call.operands)
     one, other = (
         text if isinstance(node.type, DecimalType) else f"CAST({text} AS {spark_type(kind)})"
@@ -101,7 +101,7 @@ def _decimals(operator: str, call: FunctionCall, operands: Sequence[str]) -> str
     else:
         other = _divisor(call.operands[1], other, spark_type(right), one)
         text = f"try_divide({one}, {other})" if operator == "/" else f"({one} % {other})"
-    # Spark's rule for the digits of a result is the same
+    # Spark derives the digits of a result by the same rule
     given = RESULTS[operator](left, right)
     return text if spark_type(given) == result else f"CAST({text} AS {result})"
 
@@ -116,7 +116,7 @@ def _whole_numbers(operator: str, call: FunctionCall, operands: Sequence[str]) -
     if operator == "/":
         text = f"({one} div {_divisor(right, other, 'BIGINT', one)})"
         if _bits(left) < 64 or _is_not_zero(right):
-            # the least number divided by -1 is the one quotient that may leave the type
+            # only dividing the least number by -1 may overflow
             is_minus_one = isinstance(right, Constant) and right.value == -1
             return wrapped(text, call.type) if not is_minus_one else wrapped(_negated(one), call.type)
         return wrapped(f"(CASE WHEN {other} = -1 THEN {_negated(one)} ELSE {text} END)", call.type)
@@ -129,25 +129,25 @@ def _whole_numbers(operator: str, call: FunctionCall, operands: Sequence[str]) -
     digits = "DECIMAL(19,0)" if operator == "*" else "DECIMAL(20,0)"
     exact = f"CAST({one} AS {digits}) {operator} CAST({other} AS {digits})"
     if operator == "*":
-        # 38 digits hold any product of two numbers of 63 bits
+        # 38 digits hold any product of two 63-bit numbers
         exact = f"CAST(try_multiply(CAST({one} AS DECIMAL(19,0)), CAST({other} AS DECIMAL(19,0))) AS DECIMAL(38,0))"
     return wrapped(f"coalesce({_TRY[operator]}({one}, {other}), {wrapped_decimal(exact)})", call.type)
 
 
 def _negated(text: str) -> str:
-    """A number of eight bytes with the other sign."""
+    """Negate a number of eight bytes."""
     return f"coalesce(try_subtract(0L, {text}), {text})"
 
 
 def _floating(operator: str, call: FunctionCall, operands: Sequence[str]) -> str | None:
-    """Numbers of one type. A divisor is a constant, because Spark divides by zero otherwise."""
+    """Compute with numbers of one type. Divisors must be constant: Spark handles division by zero differently."""
     if operator == "/" and not _is_not_zero(call.operands[1]):
         return None
     return None if operator in ("MOD", "%") else f"({operands[0]} {operator} {operands[1]})"
 
 
 def _changes_sign(kind: DataType) -> bool:
-    """Whether Spark changes the sign of all values. It does so with 34 digits."""
+    """Return whether Spark negates all values correctly. It does so with up to 34 digits."""
     return isinstance(kind, FloatType | DoubleType) or (isinstance(kind, DecimalType) and kind.precision <= 34)
 
 
@@ -161,13 +161,13 @@ def _negative(call: FunctionCall, operands: Sequence[str]) -> str | None:
 
 
 def _abs(call: FunctionCall, operands: Sequence[str]) -> str | None:
-    """Decimals and floating-point numbers."""
+    """Return the absolute value of decimals and floating-point numbers."""
     same = spark_type(call.type) == spark_type(call.operands[0].type)
     return f"abs({operands[0]})" if same and _changes_sign(call.type) else None
 
 
 def _round(call: FunctionCall, operands: Sequence[str]) -> str | None:
-    """Decimals, to a constant number of digits that is not below 0."""
+    """Round decimals to a constant, non-negative number of digits."""
     digits = call.operands[1] if len(call.operands) > 1 else Constant(IntType(), 0)
     kind = call.operands[0].type
     if not isinstance(kind, DecimalType) or not isinstance(call.type, DecimalType):

@@ -1,4 +1,4 @@
-"""Functions of text in Spark's SQL. Places and lengths count characters in both."""
+"""Text functions in Spark SQL. Positions and lengths count characters, as in Penstock."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def _are_texts(operands: Sequence[Typed]) -> bool:
 
 
 def _like(call: FunctionCall, operands: Sequence[str]) -> str | None:
-    """Constant patterns in which nothing stands for one character, and nothing is escaped."""
+    """Return LIKE for constant patterns without `_` and without escapes."""
     if len(operands) != 2 or not _are_texts(call.operands):
         return None
     pattern = call.operands[1]
@@ -29,7 +29,7 @@ def _like(call: FunctionCall, operands: Sequence[str]) -> str | None:
 
 
 def _substring(call: FunctionCall, operands: Sequence[str]) -> str | None:
-    """Text from a constant place that counts from the beginning, and of a constant length."""
+    """Return a substring at a constant position, counted from the beginning, and of a constant length."""
     if not isinstance(call.operands[0].type, _TEXTS):
         return None
     for one, least in zip(call.operands[1:], (1, 0), strict=False):

@@ -1,4 +1,4 @@
-"""Parts of dates, and dates that intervals move, in Spark's SQL. Moments are left out: they need a time zone."""
+"""Parts of dates, and dates moved by intervals, in Spark SQL. TIMESTAMP_LTZ is left out: it needs a time zone."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _OF_CLOCK: Final = {"HOUR": "hour", "MINUTE": "minute"}
 
 
 def _part(unit: str, kind: DataType, operand: str) -> str | None:
-    """A part of a DATE or a TIMESTAMP."""
+    """Extract a part of a DATE or a TIMESTAMP."""
     is_clock = isinstance(kind, TimestampType) and kind.precision <= MICROSECOND_DIGITS
     function = _OF_DAY.get(unit) if is_clock or isinstance(kind, DateType) else None
     if function is None and is_clock:
@@ -40,7 +40,7 @@ def _short(unit: str, call: FunctionCall, operands: Sequence[str]) -> str | None
 
 
 def moved(operator: str, call: FunctionCall, operands: Sequence[str]) -> str | None:
-    """A date and a constant interval."""
+    """Add a constant interval to a date, or subtract it."""
     point, interval = call.operands
     if not isinstance(point.type, DateType) or not isinstance(interval, Constant):
         return None

@@ -1,8 +1,8 @@
-"""Comparisons, conditions and choices in Spark's SQL.
+"""Comparisons, conditions and choices in Spark SQL.
 
-For Spark NaN is the greatest number and equals itself. For `=`, `<` and the like it is neither, so their texts ask for
-NaN. The keys of joins, IS [NOT] DISTINCT FROM, and arrays, maps and rows go by the one equality
-(`penstock.state.equality`), as in Spark. Texts are compared byte by byte by both.
+For Spark, NaN is the greatest number and equals itself. In Penstock it is neither for `=`, `<` and similar operators,
+so their texts check for NaN. Join keys, IS [NOT] DISTINCT FROM, arrays, maps and rows follow the common equality
+(`penstock.state.equality`), as in Spark. Both compare texts byte by byte.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from penstock.table.data.logical_types import (
 from penstock.table.typed.nodes import Constant, FunctionCall, Typed
 
 _FLOATING: Final = (FloatType, DoubleType)
-#: what is not compared by what it is stored as
+#: types that are not compared by their stored form
 _OTHERS: Final = (ArrayType, MapType, RowType, RawType, VariantType, BitmapType, NullType)
 
 
@@ -42,12 +42,12 @@ def _may_be_nan(operand: Typed) -> bool:
 
 
 def equality_of_keys(operands: Sequence[str]) -> str:
-    """The text of `=` for a key of a join: NaN equals NaN, and 0.0 equals -0.0."""
+    """Return the text of `=` for a join key: NaN equals NaN, and 0.0 equals -0.0."""
     return f"({operands[0]} = {operands[1]})"
 
 
 def _compare(operator: str, call: FunctionCall, operands: Sequence[str]) -> str | None:
-    """Operands of one type. Arrays, maps and rows are only compared for equality."""
+    """Compare operands of one type. Arrays, maps and rows are compared for equality only."""
     left, right = call.operands
     if operator in ("=", "<>"):
         keys = _nested_keys(call, operands)
@@ -62,7 +62,7 @@ def _compare(operator: str, call: FunctionCall, operands: Sequence[str]) -> str 
     if not nans:
         return text
     if operator == "<>":
-        # the opposite of =, which no NaN is
+        # the opposite of =, so true if either is NaN
         either = " OR ".join([text, *(f"isnan({name})" for name, _ in nans)])
         return f"(({either}) AND {_both(one, other)})"
     numbers = [f"(NOT isnan({name}) OR {beside} IS NULL)" for name, beside in nans]
@@ -70,7 +70,7 @@ def _compare(operator: str, call: FunctionCall, operands: Sequence[str]) -> str 
 
 
 def _both(one: str, other: str) -> str:
-    """True, or NULL where one of two is NULL."""
+    """Return a text that is true, or NULL if either of two operands is NULL."""
     return f"CASE WHEN {one} IS NOT NULL AND {other} IS NOT NULL THEN true END"
 
 
@@ -85,7 +85,7 @@ def _is_distinct(negated: bool, call: FunctionCall, operands: Sequence[str]) -> 
 
 
 def _nested_keys(call: FunctionCall, operands: Sequence[str]) -> list[str] | None:
-    """Operands of one nested type in a form that Spark compares; None for other operands."""
+    """Return operands of one nested type in a form that Spark compares; None for other operands."""
     left, right = (operand.type for operand in call.operands)
     if not isinstance(left, ArrayType | MapType | RowType) or arrow_type(left) != arrow_type(right):
         return None
@@ -94,7 +94,7 @@ def _nested_keys(call: FunctionCall, operands: Sequence[str]) -> list[str] | Non
 
 
 def _in(call: FunctionCall, operands: Sequence[str]) -> str | None:
-    """Plain types but floating-point numbers."""
+    """Return IN for plain types other than floating-point numbers."""
     first = call.operands[0].type
     if not _is_plain(first) or isinstance(first, _FLOATING):
         return None
@@ -121,7 +121,7 @@ def _shaped(shape: str, call: FunctionCall, operands: Sequence[str]) -> str:
 
 
 def _extreme(name: str, call: FunctionCall, operands: Sequence[str]) -> str | None:
-    """GREATEST and LEAST, which are NULL where an operand is; Spark's own leave NULL out."""
+    """Return GREATEST or LEAST, which are NULL if any operand is NULL; Spark's own functions ignore NULL."""
     kind = call.type
     if not _is_plain(kind) or isinstance(kind, _FLOATING) or len(operands) < 2:
         return None

@@ -1,4 +1,4 @@
-"""Columns on their way from Spark to the sinks of a job: a record for each batch, which is Arrow's message of it."""
+"""Columns on their way from Spark to the sinks of a job: one record per batch, as an Arrow stream."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from penstock.core.records import Batch
 from penstock.table.batch.stored import from_stored
 from penstock.table.data.logical_types import DataType
 
-#: the column of a frame of batches
+#: the schema of a DataFrame of packed batches
 SCHEMA: Final = "batch BINARY"
 
 
 @dataclass(frozen=True, slots=True)
 class Packing:
-    """A function of Spark's `mapInArrow` that packs columns of these types."""
+    """A function for Spark's `mapInArrow` that packs columns of these types."""
 
     types: tuple[DataType, ...]
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The batches, one in each row."""
+        """Yield the batches, each packed into one row."""
         for batch in batches:
             if batch.num_rows:
                 columns = [from_stored(one, kind) for one, kind in zip(batch.columns, self.types, strict=False)]
@@ -37,7 +37,7 @@ class Packing:
 
 
 class UnpackOperator(StreamOperator):
-    """Gives the columns of packed batches."""
+    """Emits the columns of packed batches."""
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         """Unpack each record."""

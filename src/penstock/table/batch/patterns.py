@@ -38,10 +38,10 @@ _TIME_POINTS = (TimestampType, LocalZonedTimestampType, TimeType, DateType)
 
 
 def match(planner: BatchPlanner, node: MatchRecognize) -> str:
-    """A row for each match.
+    """Return a row for each match.
 
     Raises:
-        ValidationError: for an order that is not by a point in time first, upwards; the words are Flink's.
+        ValidationError: unless the order begins with an ascending point in time; the messages are Flink's.
         UnsupportedError: for patterns that streams cannot run either.
     """
     if not node.order:
@@ -55,7 +55,7 @@ def match(planner: BatchPlanner, node: MatchRecognize) -> str:
     kinds = [before[index].type for index in node.partition]
     keys = [group_text(column(index), kind) for index, kind in zip(node.partition, kinds, strict=True)]
     order = ", ".join([*keys, order_text(node.order)])
-    # A key of 0.0 and one of -0.0 are equal, but Spark would send them to different tasks.
+    # The keys 0.0 and -0.0 are equal, but Spark would send them to different tasks.
     parts = [f"({key} + 0)" if _is_float(kind) else key for key, kind in zip(keys, kinds, strict=True)]
     rows = f"({planner.query(node.input)})"
     if parts:
@@ -70,7 +70,7 @@ def _is_float(kind: DataType) -> bool:
 
 
 def _times_of(times: pa.Array, kind: DataType) -> list[int]:
-    """Points in time in ms, for WITHIN. A NULL is earlier than all others."""
+    """Return points in time in ms, for WITHIN. NULL is earlier than all others."""
     if isinstance(kind, TimestampType | LocalZonedTimestampType):
         numbers: list[int] = milliseconds(pc.fill_null(times, pa.scalar(0, times.type))).tolist()
     elif isinstance(kind, DateType):
@@ -84,7 +84,7 @@ def _times_of(times: pa.Array, kind: DataType) -> list[int]:
 
 @dataclass(frozen=True)
 class Recognized(UserWork):
-    """The matches in rows that come sorted by their partitions and, in each of these, in the order of the pattern."""
+    """The matches in rows that are sorted by partition and, within each partition, in the order of the pattern."""
 
     specification: MatchSpecification
     session: BatchSession
@@ -99,7 +99,7 @@ class Recognized(UserWork):
         return None if run is None else run.finish()
 
     def close(self) -> None:
-        """Close the functions of the program, and forget the rows."""
+        """Close the user-defined functions, and discard the rows."""
         self.__dict__.pop("_run", None)
         super().close()
 
@@ -109,20 +109,20 @@ class Recognized(UserWork):
 
 
 class _Run:
-    """The partitions of one task of Spark."""
+    """The partitions of one Spark task."""
 
     def __init__(self, specification: MatchSpecification, program: MatchProgram) -> None:
         self._specification = specification
         self._program = program
         self._keys = RowKeys(specification.partition)
         self._memories: dict[Any, Any] = {}
-        # Rows bring the time, and at the end of its rows a partition comes to the end of time; so nothing waits for it.
+        # Rows carry their time, and a partition reaches the end of time after its last row, so no timers are needed.
         self._matching = Matching(program, self._memories, lambda keys: None, lambda time_ms, key: None)
-        #: the partition whose rows may go on in the next batch, as a list of one
+        #: the partition that may continue in the next batch, as a list of one
         self._open: list[Any] = []
 
     def take(self, columns: Sequence[pa.Array]) -> list[pa.Array]:
-        """The matches that some more rows complete."""
+        """Return the matches that more rows complete."""
         batch = pa.RecordBatch.from_arrays(list(columns), list(self._specification.names))
         first = self._specification.order[0].index
         times = _times_of(columns[first], self._specification.types[first])
@@ -134,7 +134,7 @@ class _Run:
         return self._measured(lambda results: self._matching.take(sequences, results), ended)
 
     def finish(self) -> list[pa.Array]:
-        """The matches that the end of all rows completes."""
+        """Return the matches that the end of the input completes."""
         ended, self._open = self._open, []
         return self._measured(lambda results: None, ended)
 

@@ -1,4 +1,4 @@
-"""Which module plans which node in batch."""
+"""The functions that plan each kind of node in batch."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from penstock.table.batch.planning import BatchPlanner
 from penstock.table.plan import logical
 from penstock.table.plan.patterns import MatchRecognize
 
-#: how each node becomes a query
+#: turns each kind of node into a query
 QUERIES: Final[dict[type[logical.Node], Callable[[BatchPlanner, Any], str]]] = {
     logical.Scan: leaves.scan,
     logical.Values: leaves.values,

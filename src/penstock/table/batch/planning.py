@@ -1,9 +1,9 @@
-"""From a logical plan to Spark SQL: each node becomes a SELECT whose columns are c0, c1 and on.
+"""From a logical plan to Spark SQL: each node becomes a SELECT with the columns c0, c1 and so on.
 
-Nodes nest as queries in FROM, and Spark's optimiser sees one query. Where functions of Penstock have to run, the query
-up to there becomes a frame, a step of `kernels` follows, and its result is a temporary view for what is above. Views
-also stand for tables that Spark does not know by a name, and for parts of a plan that are read more than once. They are
-dropped when all is planned.
+Nodes nest as queries in FROM, so Spark's optimiser sees one query. Where Penstock's functions must run, the query up to
+there becomes a DataFrame, a step of `kernels` follows, and its result is a temporary view for the nodes above. Views
+also represent tables that have no name in Spark, and parts of a plan that are read more than once. They are dropped
+after planning.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ TableKey = tuple[tuple[str, ...], tuple[tuple[str, str], ...]]
 
 
 def table_key(node: logical.Scan) -> TableKey:
-    """What tells a table that is read from others."""
+    """Return the key that identifies the table of a scan."""
     return node.path, node.options
 
 
@@ -56,12 +56,12 @@ class Source(NamedTuple):
 
 
 def column(index: int) -> str:
-    """The name of a column."""
+    """Return the name of a column."""
     return f"c{index}"
 
 
 def select(texts: Sequence[str], query: str, rest: str = "") -> str:
-    """The query of these expressions over another one. Where there is none it has one that nobody asks for."""
+    """Select expressions from a query. Without expressions, the result has one unused column."""
     shown = ", ".join(
         text if text == column(index) else f"{text} AS {column(index)}" for index, text in enumerate(texts)
     )
@@ -69,19 +69,19 @@ def select(texts: Sequence[str], query: str, rest: str = "") -> str:
 
 
 def with_maps(query: str, types: Sequence[DataType]) -> str:
-    """A query whose columns with maps are keys (`map_keys`), with the maps again."""
+    """Convert the map keys (`map_keys`) in the columns of a query back to maps."""
     if not any(map(has_maps, types)):
         return query
     return select([value_text(column(index), kind) for index, kind in enumerate(types)], query)
 
 
 def schema_text(types: Sequence[DataType]) -> str:
-    """The columns of a frame, as Spark's SQL declares them."""
+    """Return the columns of a DataFrame as Spark SQL declares them."""
     return ", ".join(f"{column(index)} {spark_type(one)}" for index, one in enumerate(types))
 
 
 def order_text(keys: Sequence[logical.SortKey]) -> str:
-    """An order as Spark's SQL has it."""
+    """Return a sort order in Spark SQL."""
     return ", ".join(
         f"{column(key.index)} {'DESC' if key.is_descending else 'ASC'} NULLS {'FIRST' if key.nulls_first else 'LAST'}"
         for key in keys
@@ -92,13 +92,13 @@ class BatchPlanner:
     """Plans one query.
 
     Args:
-        queries: how each kind of node becomes a query.
-        spark: Spark's session.
-        reader: how tables are read.
-        session: what functions know of the session.
-        parallelism: how many tasks read a source that Spark does not read itself.
-        tables: how tables are read in part.
-        calls: makes the conditions of several filters one.
+        queries: turns each kind of node into a query.
+        spark: the Spark session.
+        reader: returns the reader of a table.
+        session: the session as functions see it.
+        parallelism: the number of tasks that read a source that Spark does not read itself.
+        tables: pushes column selections and filters down to tables.
+        calls: combines the conditions of several filters.
     """
 
     def __init__(
@@ -123,21 +123,21 @@ class BatchPlanner:
         self.tables: dict[TableKey, DeclaredTable] = {}
         self._scans: dict[TableKey, logical.Scan] = {}
         self._readers: dict[TableKey, TableReader] = {}
-        #: by their names in Spark
+        #: by name in Spark
         self._spark_tables: dict[str, SparkTable] = {}
         self._views: list[str] = []
         self._uses: Counter[int] = Counter()
-        #: how many queries are being made, each for the one before
+        #: the current nesting depth of queries
         self._nested = 0
-        #: by the id of a node that is read more than once; the node is kept, because ids of others come again
+        #: by the id of a node that is read more than once; the node is kept so that its id is not reused
         self._shared: dict[int, tuple[logical.Node, str]] = {}
 
     def frame(self, node: logical.Node) -> Any:
-        """The Spark data frame of a plan. Raises `UnsupportedError` for what does not run in batch."""
+        """Return the Spark DataFrame of a plan. Raises `UnsupportedError` for plans that do not run in batch."""
         return self.frames([node])[0]
 
     def frames(self, nodes: Sequence[logical.Node]) -> list[Any]:
-        """The frames of several plans, which share what they have in common."""
+        """Return the DataFrames of several plans, which share common parts."""
         nodes = [self._with_float_keys(node) for node in without_null_times(nodes, self.calls)]
         self._planned = nodes
         for node in nodes:
@@ -145,9 +145,10 @@ class BatchPlanner:
         return [query_frame(self.spark, self.query(node)) for node in nodes]
 
     def _with_float_keys(self, node: logical.Node) -> logical.Node:
-        """The plan with equalities of floats moved from above a join to its keys, as in streams.
+        """Move equalities of floats from above a join to its keys, as in streams.
 
-        NaN equals NaN in keys alone, so it matters where Spark is asked. All other conditions Catalyst moves itself.
+        NaN equals NaN only in keys, so it matters where Spark evaluates them. Catalyst moves all other conditions
+        itself.
         """
         is_asked = any(
             isinstance(below, logical.Filter) and any(map(_compares_floats, conjuncts(below.condition)))
@@ -156,7 +157,7 @@ class BatchPlanner:
         return with_early_filters(node, Calls(self.session.open())) if is_asked else node
 
     def close(self) -> None:
-        """Drop the views. Frames that were made stay as they are."""
+        """Drop the views. DataFrames already made are not affected."""
         for name in self._views:
             self.spark.catalog.dropTempView(name)
         self._views.clear()
@@ -170,11 +171,11 @@ class BatchPlanner:
                 self._count(one)
 
     def is_shared(self, node: logical.Node) -> bool:
-        """Whether a node is read more than once, and so has a view of its own."""
+        """Return whether a node is read more than once, and so has its own view."""
         return self._uses[id(node)] > 1
 
     def query(self, node: logical.Node) -> str:
-        """The query of a node."""
+        """Return the query of a node."""
         if not self.is_shared(node):
             self._nested += 1
             found_text = self._query(node)
@@ -195,14 +196,14 @@ class BatchPlanner:
     # --- for the modules of nodes -------------------------------------------------------------------------------------
 
     def table_reader(self, node: logical.Scan) -> TableReader:
-        """How a whole table is read."""
+        """Return the reader of a whole table."""
         key = table_key(node)
         if key not in self._readers:
             self._readers[key] = self.reader(node)
         return self._readers[key]
 
     def spark_table(self, name: str) -> SparkTable:
-        """A table of Spark as it is now. The first that is asked for brings those of all plans with it."""
+        """Return a Spark table as currently defined. The first request fetches the tables of all plans."""
         if name not in self._spark_tables:
             others = (self.table_reader(scan).spark_table for scan in self._scans.values())
             names = dict.fromkeys([name, *(one for one in others if one is not None)])
@@ -210,23 +211,23 @@ class BatchPlanner:
         return self._spark_tables[name]
 
     def part_of(self, node: logical.Scan) -> Part:
-        """What the plans read of a table."""
+        """Return the part of a table that the plans read."""
         return self._reads.part(node)
 
     @cached_property
     def _reads(self) -> Reads:
-        """It is found out when a table is read that Spark does not read itself."""
+        """Computed when the first table is read that Spark does not read itself."""
         return Reads(self._planned, Calls(self.session.open()), self._tables)
 
     def view(self, frame: Any) -> str:
-        """The name of a view of a frame."""
+        """Create a view of a DataFrame and return its name."""
         name = f"penstock_{uuid.uuid4().hex}"
         frame.createOrReplaceTempView(name)
         self._views.append(name)
         return name
 
     def step(self, query: str, work: Work, takes: Sequence[DataType], gives: Sequence[DataType]) -> str:
-        """A query and then a step: the name of the view of its result."""
+        """Run a step on a query and return the name of the view of its result."""
         step = Step(work, tuple(takes), tuple(gives))
         return self.view(query_frame(self.spark, query).mapInArrow(step, schema_text(gives)))
 
@@ -238,9 +239,9 @@ class BatchPlanner:
         kept: Sequence[int] = (),
         name: Callable[[int], str] = column,
     ) -> Source:
-        """Expressions over the columns of a query. Those that Spark does not answer alike are columns of the result.
+        """Return expressions over the columns of a query. If Spark evaluates one differently, it becomes a column.
 
-        `kept`: columns that are needed besides those that expressions read.
+        `kept`: columns that are needed in addition to the ones that expressions read.
         """
         texts = [native_text(one, name) for one in expressions]
         wanted = [one for one, text in zip(expressions, texts, strict=True) if text is None]
@@ -263,7 +264,7 @@ class BatchPlanner:
 
 
 def _compares_floats(part: Typed) -> bool:
-    """Whether a condition says that two floats of columns are equal."""
+    """Return whether a condition compares two floats of columns for equality."""
     if not isinstance(part, FunctionCall) or part.function != "=":
         return False
     is_float = isinstance(part.operands[0].type, FloatType | DoubleType)

@@ -1,4 +1,4 @@
-"""A query that runs in Spark while the program goes on, and whose rows come to it."""
+"""A query that runs in Spark in the background and returns its rows to the program."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _THREADS: Final = QueryThreads()
 
 
 class BatchQuery:
-    """See `CollectingJob`. All rows are inserts, and they come when the query has ended."""
+    """See `CollectingJob`. All rows are inserts, and are available when the query has ended."""
 
     def __init__(self, spark: SparkHandle, frame: Any, types: list[DataType], zone: tzinfo) -> None:
         self._spark = spark
@@ -57,7 +57,7 @@ class BatchQuery:
             self._result.set_exception(error)
 
     def rows(self) -> Iterator[ChangelogRow]:
-        """The rows, in their order if the query has one."""
+        """Yield the rows, in the order of the query if it has one."""
         for kind, values in self.held_rows():
             yield kind, tuple([seen(value) for seen, value in zip(self._seen, values, strict=True)])
 
@@ -86,7 +86,7 @@ class BatchQuery:
             raise CallTimeoutError(f"the query still runs after {timeout_ms} ms") from None
 
     def cancel(self) -> None:
-        """Stop it: nobody reads the rows any more."""
+        """Cancel the query, whose rows are not needed any more."""
         if not self._result.done():
             self._is_cancelled = True
             self._spark.interrupt(self._tag)
@@ -96,14 +96,14 @@ class BatchQuery:
         return self._client
 
     def _outcome(self, done: Future[list[pa.RecordBatch]]) -> JobExecutionResult:
-        """The result of the query as that of a job. Raises what made it fail."""
+        """Return the result of the query as a job result. Raises the error that made the query fail."""
         if done.exception() is not None and self._is_cancelled:
             raise JobExecutionError(self._name, "it was cancelled")
         done.result()
         return JobExecutionResult(self._client.get_job_id(), int((time.monotonic() - self._began) * 1000))
 
     def status(self) -> JobStatus:
-        """Where the query is in its life: running or ended."""
+        """Return the status of the query: running or ended."""
         if not self._result.done():
             return JobStatus.RUNNING
         if self._result.exception() is None:
@@ -111,7 +111,7 @@ class BatchQuery:
         return JobStatus.CANCELED if self._is_cancelled else JobStatus.FAILED
 
     def outcome(self) -> Future[JobExecutionResult]:
-        """Done when the query has ended."""
+        """Return a future that completes when the query has ended."""
         outcome: CompletableFuture[JobExecutionResult] = CompletableFuture()
 
         def on_done(done: Future[list[pa.RecordBatch]]) -> None:
@@ -125,18 +125,18 @@ class BatchQuery:
 
 
 class BatchQueryClient(JobClient):
-    """The client of a query in Spark. It has no state, so its savepoint calls raise `CheckpointError`."""
+    """The client of a query in Spark. The query has no state, so savepoint calls fail with `CheckpointError`."""
 
     def __init__(self, query: BatchQuery) -> None:
         self._query = query
         self._job_id = JobID.generate()
 
     def get_job_id(self) -> JobID:
-        """The job."""
+        """Return the id of the job."""
         return self._job_id
 
     def get_job_status(self) -> Future[JobStatus]:
-        """Where the query is in its life."""
+        """Return the status of the query."""
         return completed(self._query.status())
 
     def cancel(self) -> Future[None]:
@@ -147,23 +147,23 @@ class BatchQueryClient(JobClient):
     def stop_with_savepoint(
         self, advance_to_end_of_event_time: bool, savepoint_directory: str | None = None
     ) -> Future[str]:
-        """Refused; see the class."""
+        """Always fail; see the class."""
         return _no_savepoint()
 
     def cancel_with_savepoint(self, savepoint_directory: str | None = None) -> Future[str]:
-        """Refused; see the class."""
+        """Always fail; see the class."""
         return _no_savepoint()
 
     def trigger_savepoint(self, savepoint_directory: str | None = None) -> Future[str]:
-        """Refused; see the class."""
+        """Always fail; see the class."""
         return _no_savepoint()
 
     def get_accumulators(self) -> Future[dict[str, Any]]:
-        """Empty: queries have none."""
+        """Return an empty dictionary, because queries have no accumulators."""
         return completed({})
 
     def get_job_execution_result(self) -> Future[JobExecutionResult]:
-        """The outcome of the query, once it has ended; raises JobExecutionError if it was cancelled."""
+        """Return the outcome of the query, once it has ended; raises JobExecutionError if it was cancelled."""
         return self._query.outcome()
 
 

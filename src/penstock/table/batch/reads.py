@@ -1,7 +1,7 @@
-"""What queries read of their tables: columns, and rows for which conditions are true.
+"""The parts of tables that queries read: columns, and rows that meet conditions.
 
-Spark finds this out by itself for what Spark reads. For the sources of Penstock it is worked out on copies of plans,
-and the plans stay as they are: all conditions are asked again, and columns that nobody reads are NULL.
+Spark finds these itself for the tables that it reads. For Penstock's sources they are derived from copies of the plans.
+The plans themselves stay unchanged: all conditions are evaluated again, and unread columns are NULL.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from penstock.table.typed.nodes import Typed
 
 
 class Part(NamedTuple):
-    """A table as it is read. `columns`: their places in the whole table."""
+    """The part of a table that is read. `columns`: their indexes in the whole table."""
 
     scan: Scan
     columns: tuple[int, ...]
 
 
 class Reads:
-    """See the module's text. `plans` are all that is planned together, and read a table once."""
+    """See the module docstring. `plans` are planned together, and read each table once."""
 
     def __init__(self, plans: Sequence[Node], calls: Calls, tables: PushDown) -> None:
         self._calls = calls
@@ -45,7 +45,7 @@ class Reads:
                 self._asked[key] = asked if before is None else [one for one in before if one in asked]
 
     def part(self, node: Scan) -> Part:
-        """What is read of a table; all of it where its connector has no abilities."""
+        """Return the part of a table to read; all of it if its connector supports no push-down."""
         key = scan_key(node)
         found = self._tables.filtered(node, self._asked.get(key, ()), self._calls.session)
         scan = node if found is None else found.scan
@@ -55,7 +55,7 @@ class Reads:
 
 
 def without_null_times(plans: Sequence[Node], calls: Calls) -> list[Node]:
-    """The plans with a filter over each table whose options drop rows with a NULL event time.
+    """Add a filter above each table whose options drop rows with a NULL event time.
 
     Raises:
         UnsupportedError: for a table that routes such rows into another table; only streams can.
@@ -90,6 +90,6 @@ def _filtered(node: Node, calls: Calls) -> Node:
 
 
 def _without_watermarks(node: Node) -> Node:
-    """A batch has all rows, so conditions may be asked ahead of a watermark."""
+    """Remove watermarks: a batch has all rows, so conditions may be evaluated before them."""
     inputs = [_without_watermarks(one) for one in node.inputs()]
     return inputs[0] if isinstance(node, WatermarkAssigner) else with_inputs(node, inputs)

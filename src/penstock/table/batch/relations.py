@@ -1,4 +1,4 @@
-"""Nodes that take rows as they are, compute, choose, combine or sort them."""
+"""Nodes that pass on, compute, filter, combine or sort rows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from penstock.table.typed.nodes import FunctionCall, Typed, conjuncts
 
 
 def project(planner: BatchPlanner, node: logical.Project) -> str:
-    """Expressions over the columns of the input."""
+    """Return expressions over the columns of the input."""
     query = projected(planner, node)
     if query is not None:
         return query
@@ -26,7 +26,7 @@ def project(planner: BatchPlanner, node: logical.Project) -> str:
 
 
 def filtered(planner: BatchPlanner, node: logical.Filter) -> str:
-    """What Spark can ask first, and then the rest, so that fewer rows go through a step."""
+    """Filter first by the conditions that Spark can evaluate, so that fewer rows go through a step."""
     chain = chain_of(planner, node)
     if chain is not None:
         return chain.query()
@@ -50,16 +50,16 @@ def filtered(planner: BatchPlanner, node: logical.Filter) -> str:
 
 
 def correlate(planner: BatchPlanner, node: logical.Correlate) -> str:
-    """Each row with the rows that a table function makes of it."""
+    """Join each row with the rows that a table function makes of it."""
     before = node.input.schema
-    # What the node reads need not travel to Spark's tasks.
+    # The plan below the node need not travel to Spark's tasks.
     alone = replace(node, input=logical.Values(schema=before, rows=()))
     work = Correlated(alone, planner.session)
     return f"SELECT * FROM {planner.step(planner.query(node.input), work, before.types, node.schema.types)}"
 
 
 def set_operation(planner: BatchPlanner, node: logical.SetOperation) -> str:
-    """UNION, INTERSECT or EXCEPT."""
+    """Return UNION, INTERSECT or EXCEPT."""
     word = f" {node.operator} {'ALL' if node.is_all else 'DISTINCT'} "
     if node.operator == "UNION" and node.is_all:
         return word.join(f"({_as_types(planner, part, node.schema.types)})" for part in node.parts)
@@ -74,10 +74,10 @@ def set_operation(planner: BatchPlanner, node: logical.SetOperation) -> str:
 
 
 def _except(parts: Sequence[str], width: int) -> str:
-    """EXCEPT as the join that Spark makes of it.
+    """Return EXCEPT as the join that Spark makes of it.
 
-    Spark first tries to make a filter of an EXCEPT of one table, and fails where the condition reads a column that the
-    EXCEPT does not have and that a step has computed.
+    Spark first tries to make a filter of an EXCEPT of one table, and fails if the condition reads a column that a step
+    has computed and that the EXCEPT does not have.
     """
     columns = ", ".join(f"t0.{column(index)}" for index in range(width))
     joins = "".join(
@@ -89,7 +89,7 @@ def _except(parts: Sequence[str], width: int) -> str:
 
 
 def _as_types(planner: BatchPlanner, node: logical.Node, types: Sequence[DataType]) -> str:
-    """The rows of a part of a set operation, in the types of the whole."""
+    """Cast the rows of a part of a set operation to the types of the whole."""
     pairs = [(spark_type(one), spark_type(other)) for one, other in zip(node.schema.types, types, strict=True)]
     texts = [
         column(index) if one == other else f"CAST({column(index)} AS {other})"
@@ -99,7 +99,7 @@ def _as_types(planner: BatchPlanner, node: logical.Node, types: Sequence[DataTyp
 
 
 def sort(planner: BatchPlanner, node: logical.Sort) -> str:
-    """Rows in order, or some of them."""
+    """Sort or limit the rows."""
     rest = f" ORDER BY {order_text(node.keys)}" if node.keys else ""
     rest += "" if node.fetch is None else f" LIMIT {node.fetch}"
     rest += f" OFFSET {node.offset}" if node.offset else ""
@@ -107,5 +107,5 @@ def sort(planner: BatchPlanner, node: logical.Sort) -> str:
 
 
 def passed_on(planner: BatchPlanner, node: logical.WatermarkAssigner) -> str:
-    """A batch has all rows, and no watermark says how far it has come."""
+    """Return the input unchanged: a batch has all rows, and needs no watermark."""
     return planner.query(node.input)

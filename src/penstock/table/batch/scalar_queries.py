@@ -1,11 +1,11 @@
-"""Queries of one value for each row around them, as `(SELECT MAX(x) FROM … WHERE …)`.
+"""Scalar queries for each outer row, such as `(SELECT MAX(x) FROM … WHERE …)`.
 
-The analyser makes a join with groups of such a query. Spark would do that itself, and does it better: it first moves
-the condition with the value to the tables that the condition reads, and joins the groups there. Of a join that is there
-already it only finds a place behind all tables before it. So the join becomes the query again.
+The analyser turns such a query into a join with groups. Spark would do that itself, and does it better: it first moves
+the condition on the value to the tables that the condition reads, and joins the groups there. An existing join it can
+only place after all tables before it. So the join becomes a query again.
 
-Both are the same if the value of no rows is NULL, which the join gives where there is no group. Therefore only
-aggregates are taken that are NULL then, and expressions over them that keep NULL.
+Both are equivalent if the value over no rows is NULL, which the join yields for a missing group. Therefore only
+aggregates that are NULL over no rows are accepted, and expressions over them that preserve NULL.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from penstock.table.plan import logical
 from penstock.table.plan.logical import AggregateCall, JoinType
 from penstock.table.typed.nodes import Constant, Field, FunctionCall, Typed
 
-#: aggregates that are NULL of no rows
+#: aggregates that are NULL over no rows
 _OF_NO_ROWS_NULL: Final = frozenset({"MIN", "MAX", "SUM", "AVG"})
-#: functions that are NULL where an operand is
+#: functions that are NULL if an operand is
 _KEEP_NULL: Final = frozenset({"+", "-", "*", "/", "CAST"})
 
 
 class ScalarQuery(NamedTuple):
-    """The text of the value, and its place among the columns of the right side; the others are those of the groups."""
+    """The text of the value, and its index among the columns of the right side; the others are keys of the groups."""
 
     text: str
     place: int
 
 
 class _Key(NamedTuple):
-    """A column of the right side that groups have: its place among the keys."""
+    """A key of the groups among the columns of the right side: its index among the keys."""
 
     number: int
 
@@ -45,10 +45,10 @@ _Output = str | _Key
 def scalar_query(
     planner: BatchPlanner, node: logical.Join, parts: Sequence[Typed], left: Sequence[str], name: str
 ) -> ScalarQuery | None:
-    """The query of one value that the right side of a join is; None where it is something else.
+    """Return the scalar query that the right side of a join represents; None if it is something else.
 
-    `parts`: what has to be true of the join. `left`: the text of each column of the left side. `name`: for the table
-    that the query reads.
+    `parts`: the conditions of the join. `left`: the text of each column of the left side. `name`: the alias of the
+    table that the query reads.
     """
     found = _outputs(planner, node.right, name) if node.join_type is JoinType.LEFT else None
     if found is None:
@@ -63,7 +63,7 @@ def scalar_query(
 
 
 def _outputs(planner: BatchPlanner, node: logical.Node, name: str) -> tuple[list[_Output], logical.Aggregate] | None:
-    """What each column is, and the groups below."""
+    """Return the text or key of each column, and the aggregate below."""
     if planner.is_shared(node):
         return None
     if isinstance(node, logical.Project):
@@ -79,7 +79,7 @@ def _outputs(planner: BatchPlanner, node: logical.Node, name: str) -> tuple[list
 
 
 def _of_columns(expression: Typed, columns: Sequence[_Output]) -> _Output | None:
-    """An expression over columns, which keeps NULL."""
+    """Return an expression over columns if it preserves NULL."""
     if isinstance(expression, Field):
         return columns[expression.index]
     for one in expression.walk():
@@ -94,7 +94,7 @@ def _of_columns(expression: Typed, columns: Sequence[_Output]) -> _Output | None
 
 
 def _of_rows(call: AggregateCall, name: str) -> str | None:
-    """The text of an aggregate of the rows of a table; None where it is not NULL of no rows."""
+    """Return the text of an aggregate over the rows of a table; None unless it is NULL over no rows."""
     if call.function not in _OF_NO_ROWS_NULL:
         return None
     operands = [native_text(one, lambda index: f"{name}.{column(index)}") for one in call.operands]
@@ -107,7 +107,7 @@ def _of_rows(call: AggregateCall, name: str) -> str | None:
 def _conditions(
     parts: Sequence[Typed], left: Sequence[str], outputs: Sequence[_Output], groups: logical.Aggregate, name: str
 ) -> list[str] | None:
-    """The conditions of a join as those of the query; None if they say anything but that each key equals something."""
+    """Return the join conditions in terms of the query; None unless they equate each key with something."""
     width = len(left)
     keys: list[int] = []
     texts: list[str] = []
@@ -130,7 +130,7 @@ def _conditions(
 
 
 def _key_of(part: Typed, width: int, outputs: Sequence[_Output]) -> _Key | None:
-    """The key that a condition says to equal what the left side has."""
+    """Return the key that a condition equates with an expression of the left side."""
     if not isinstance(part, FunctionCall) or part.function != "=":
         return None
     for one, other in (part.operands, part.operands[::-1]):

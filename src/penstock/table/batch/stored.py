@@ -1,7 +1,8 @@
-"""How Spark keeps columns between the steps of a plan: its type for each logical type, and the way there and back.
+"""How Spark stores columns between the steps of a plan: its type for each logical type, and the conversions.
 
-Spark's points in time have microseconds. Finer ones are whole numbers of nanoseconds there, so no digit is lost. A TIME
-is a number of milliseconds, an interval one of months or of milliseconds, and what Arrow holds as bytes is bytes.
+Spark's timestamps have microseconds. Finer ones are stored as whole numbers of nanoseconds, so no digit is lost. A TIME
+is a number of milliseconds, an interval a number of months or of milliseconds, and types that are bytes in Arrow stay
+bytes.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ from penstock.table.data.logical_types import (
     YearMonthIntervalType,
 )
 
-#: digits of fractions of a second that Spark's points in time have
+#: digits of the fraction of a second in Spark's timestamps
 MICROSECOND_DIGITS: Final = 6
 _PLAIN: Final[dict[type[DataType], str]] = {
     NullType: "BOOLEAN",
@@ -89,7 +90,7 @@ Convert = Callable[[pa.Array], pa.Array]
 
 
 def spark_type(data_type: DataType) -> str:
-    """The type in Spark's SQL. Raises `UnsupportedError` for what no column holds."""
+    """Return the type in Spark SQL. Raises `UnsupportedError` for types that a column cannot have."""
     plain = _PLAIN.get(type(data_type))
     if plain is not None:
         return plain
@@ -106,21 +107,21 @@ def spark_type(data_type: DataType) -> str:
     if isinstance(data_type, MapType):
         return f"MAP<{spark_type(data_type.key_type)},{spark_type(data_type.value_type)}>"
     if isinstance(data_type, RowType):
-        # Fields go by their places: names that differ only in upper and lower case are one for Spark.
+        # Fields are named by index, because Spark does not distinguish names that differ only in case.
         fields = [f"f{index}:{spark_type(one)}" for index, one in enumerate(data_type.field_types())]
         return f"STRUCT<{','.join(fields)}>"
     raise UnsupportedError(f"a column cannot have the type {data_type} in batch")
 
 
 def is_of_spark(data_type: DataType) -> bool:
-    """Whether Spark itself has the type: a column of it means the same to programs of Spark."""
+    """Return whether Spark itself has the type, so that a column means the same to Spark programs."""
     if isinstance(data_type, TimestampType | LocalZonedTimestampType):
         return data_type.precision <= MICROSECOND_DIGITS
     return not isinstance(data_type, _OWN) and all(map(is_of_spark, data_type.children()))
 
 
 def stored_type(data_type: DataType) -> pa.DataType:
-    """The Arrow type in which Spark hands a column over and takes it."""
+    """Return the Arrow type that Spark uses to exchange a column."""
     if isinstance(data_type, MultisetType):
         return pa.map_(stored_type(data_type.element_type), pa.int32())
     if isinstance(data_type, ArrayType):
@@ -136,12 +137,12 @@ def stored_type(data_type: DataType) -> pa.DataType:
 
 
 def to_stored(column: pa.Array, data_type: DataType) -> pa.Array:
-    """A column as Spark takes it."""
+    """Convert a column to Spark's form."""
     return _converted(column, data_type, stored_type, _to_stored)
 
 
 def from_stored(column: pa.Array, data_type: DataType) -> pa.Array:
-    """A column of Spark as functions take it."""
+    """Convert a column of Spark to the form that functions use."""
     return _converted(column, data_type, arrow_type, _from_stored)
 
 
@@ -164,7 +165,7 @@ def _from_stored(column: pa.Array, data_type: DataType) -> pa.Array:
         return column.view(wanted)
     if isinstance(data_type, TimeType):
         return column.view(wanted)
-    # The zone that Spark names says how it shows moments; the numbers are those of UTC.
+    # The zone in Spark's type only affects display; the numbers are in UTC.
     return exact_cast(column, wanted)
 
 
@@ -174,7 +175,7 @@ def _converted(
     kind_of: Callable[[DataType], pa.DataType],
     convert: Callable[[pa.Array, DataType], pa.Array],
 ) -> pa.Array:
-    """A column whose parts are converted, each by itself."""
+    """Convert the parts of a column, each on its own."""
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
     if isinstance(data_type, RowType):
@@ -205,7 +206,7 @@ def _converted(
 
 
 def _offsets(column: pa.Array) -> pa.Array:
-    """Where each entry begins, NULL where there is none."""
+    """Return the offset of each entry, NULL for a NULL entry."""
     if not column.null_count:
         return column.offsets
     valid = pa.concat_arrays([column.is_valid(), pa.array([True])])

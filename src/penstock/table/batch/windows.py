@@ -28,7 +28,7 @@ from penstock.table.typed.nodes import Constant
 
 
 def over(planner: BatchPlanner, node: logical.Over) -> str:
-    """The columns of the input, and what each call gives over its frame."""
+    """Return the columns of the input, and the result of each call over its frame."""
     width = len(node.input.schema)
     source = operands_of(planner, planner.query(node.input), node.input.schema, node.calls, range(width))
     has_frame = not all(call.function in WITHOUT_FRAME for call in node.calls)
@@ -39,7 +39,7 @@ def over(planner: BatchPlanner, node: logical.Over) -> str:
 
 
 def _keys(node: logical.Over | logical.Rank | logical.WindowTable, partition: Sequence[int]) -> list[str]:
-    """The texts of the partition columns."""
+    """Return the texts of the partition columns."""
     return [group_text(column(index), node.input.schema[index].type) for index in partition]
 
 
@@ -73,7 +73,7 @@ def _bound(node: logical.Over, bound: FrameBound) -> str:
 
 
 def _distance(distance: Constant, kind: DataType) -> str | None:
-    """How far a frame of RANGE reaches, in what the order is stored as."""
+    """Return the distance of a RANGE frame, in the stored type of the order column."""
     if isinstance(kind, TimestampType | LocalZonedTimestampType) and isinstance(distance.value, int):
         if isinstance(distance.type, DayTimeIntervalType):
             seconds, rest = divmod(distance.value, 1000)
@@ -87,7 +87,7 @@ def _distance(distance: Constant, kind: DataType) -> str | None:
 
 
 def rank(planner: BatchPlanner, node: logical.Rank) -> str:
-    """The rows of each partition whose numbers are within a range."""
+    """Return the rows of each partition whose row numbers are within a range."""
     width = len(node.input.schema)
     order = order_text(node.order) if node.order else "true"
     parts = [f"PARTITION BY {', '.join(_keys(node, node.partition))}"] if node.partition else []
@@ -104,7 +104,7 @@ def rank(planner: BatchPlanner, node: logical.Rank) -> str:
 
 
 def window_table(planner: BatchPlanner, node: logical.WindowTable) -> str:
-    """Each row with each of its windows."""
+    """Return each row once for each of its windows."""
     query, before = planner.query(node.input), node.input.schema.types
     gives = node.schema.types
     if node.kind == "SESSION":
@@ -114,7 +114,7 @@ def window_table(planner: BatchPlanner, node: logical.WindowTable) -> str:
 
 
 def _sessions(planner: BatchPlanner, node: logical.WindowTable, query: str) -> str:
-    """Rows no further apart than the gap share a window, which ends a gap after the last one."""
+    """Assign rows to sessions: rows within the gap share a window, which ends a gap after the last one."""
     before = node.input.schema.types
     width = len(before)
     (gap,) = node.sizes

@@ -1,4 +1,4 @@
-"""Catalogs, and what they hold: see `catalog`, `objects` and `columns`. `manager` finds tables for queries."""
+"""Catalogs and their objects: see `catalog`, `objects` and `columns`. `manager` finds tables for queries."""
 
 from penstock.table.catalog.catalog import Catalog
 from penstock.table.catalog.columns import Column, ResolvedSchema, UniqueConstraint, WatermarkSpec

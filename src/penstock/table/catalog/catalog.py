@@ -1,4 +1,4 @@
-"""Catalogs: where tables, views and functions are found by name. This one is in memory."""
+"""Catalogs, which find tables, views and functions by name. The base class is in memory."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from penstock.table.data.errors import ValidationError
 class Catalog:
     """A catalog in memory. Other catalogs override its methods.
 
-    What is not there, or there already, raises `ValidationError`, unless the call says that it may be so.
+    Missing or already existing objects raise `ValidationError`, unless the call allows them.
     """
 
     def __init__(self, name: str = "default_catalog", default_database: str = "default_database") -> None:
@@ -22,23 +22,23 @@ class Catalog:
         self._functions: MutableMapping[ObjectPath, CatalogFunction] = {}
 
     def get_default_database(self) -> str:
-        """The database that is used when none is named."""
+        """Return the database that is used when none is named."""
         return self._default_database
 
     # --- databases ---------------------------------------------------------------------------------------------------
 
     def list_databases(self) -> list[str]:
-        """The names of all databases."""
+        """Return the names of all databases."""
         return sorted(self._databases)
 
     def get_database(self, database_name: str) -> CatalogDatabase:
-        """A database by its name."""
+        """Return a database by its name."""
         if database_name not in self._databases:
             raise ValidationError(f"Database {database_name} does not exist in Catalog {self.name}.")
         return self._databases[database_name]
 
     def database_exists(self, database_name: str) -> bool:
-        """Whether there is a database of this name."""
+        """Return whether a database exists."""
         return database_name in self._databases
 
     def create_database(self, name: str, database: CatalogDatabase, ignore_if_exists: bool = False) -> None:
@@ -49,7 +49,7 @@ class Catalog:
             raise ValidationError(f"Database {name} already exists in Catalog {self.name}.")
 
     def drop_database(self, name: str, ignore_if_exists: bool = False, cascade: bool = False) -> None:
-        """Remove a database, and with `cascade` what is in it; else it must be empty."""
+        """Remove a database. With `cascade`, remove its contents as well; otherwise it must be empty."""
         if name not in self._databases:
             if not ignore_if_exists:
                 raise ValidationError(f"Database {name} does not exist in Catalog {self.name}.")
@@ -72,23 +72,23 @@ class Catalog:
     # --- tables and views --------------------------------------------------------------------------------------------
 
     def list_tables(self, database_name: str) -> list[str]:
-        """The names of all tables and views of a database."""
+        """Return the names of all tables and views of a database."""
         self.get_database(database_name)
         return _names(self._tables, database_name)
 
     def list_views(self, database_name: str) -> list[str]:
-        """The names of all views of a database."""
+        """Return the names of all views of a database."""
         self.get_database(database_name)
         return _names((path for path, table in self._tables.items() if table.is_view), database_name)
 
     def get_table(self, table_path: ObjectPath) -> CatalogBaseTable:
-        """A table or view."""
+        """Return a table or view."""
         if table_path not in self._tables:
             raise ValidationError(f"Table (or view) {table_path} does not exist in Catalog {self.name}.")
         return self._tables[table_path]
 
     def table_exists(self, table_path: ObjectPath) -> bool:
-        """Whether there is a table or view."""
+        """Return whether a table or view exists."""
         return table_path in self._tables
 
     def create_table(self, table_path: ObjectPath, table: CatalogBaseTable, ignore_if_exists: bool = False) -> None:
@@ -107,14 +107,14 @@ class Catalog:
     def alter_table(
         self, table_path: ObjectPath, new_table: CatalogBaseTable, ignore_if_not_exists: bool = False
     ) -> None:
-        """Replace a table or view by another."""
+        """Replace a table or view."""
         if table_path in self._tables:
             self._tables[table_path] = new_table
         elif not ignore_if_not_exists:
             raise ValidationError(f"Table (or view) {table_path} does not exist in Catalog {self.name}.")
 
     def rename_table(self, table_path: ObjectPath, new_table_name: str, ignore_if_not_exists: bool = False) -> None:
-        """Give a table or view another name in its database."""
+        """Rename a table or view within its database."""
         renamed = ObjectPath(table_path.database_name, new_table_name)
         if table_path not in self._tables:
             if not ignore_if_not_exists:
@@ -127,18 +127,18 @@ class Catalog:
     # --- functions ---------------------------------------------------------------------------------------------------
 
     def list_functions(self, database_name: str) -> list[str]:
-        """The names of all functions of a database."""
+        """Return the names of all functions of a database."""
         self.get_database(database_name)
         return _names(self._functions, database_name)
 
     def get_function(self, function_path: ObjectPath) -> CatalogFunction:
-        """A function."""
+        """Return a function."""
         if function_path not in self._functions:
             raise ValidationError(f"Function {function_path} does not exist in Catalog {self.name}.")
         return self._functions[function_path]
 
     def function_exists(self, function_path: ObjectPath) -> bool:
-        """Whether there is a function."""
+        """Return whether a function exists."""
         return function_path in self._functions
 
     def create_function(
@@ -154,7 +154,7 @@ class Catalog:
     def alter_function(
         self, function_path: ObjectPath, new_function: CatalogFunction, ignore_if_not_exists: bool = False
     ) -> None:
-        """Replace a function by another."""
+        """Replace a function."""
         if function_path in self._functions:
             self._functions[function_path] = new_function
         elif not ignore_if_not_exists:
@@ -170,5 +170,5 @@ def _names(paths: Iterable[ObjectPath], database: str) -> list[str]:
     return sorted(path.object_name for path in paths if path.database_name == database)
 
 
-#: makes a catalog of a type by its name and options
+#: creates a catalog of one type from its name and options
 CatalogFactory = Callable[[str, dict[str, str]], Catalog]

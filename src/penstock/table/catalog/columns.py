@@ -1,4 +1,4 @@
-"""Columns whose types and expressions are known."""
+"""Resolved columns, whose types and expressions are known."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from penstock.table.typed.nodes import Typed
 
 
 class ColumnKind(Enum):
-    """Where a column comes from."""
+    """The origin of a column."""
 
     PHYSICAL = "PHYSICAL"
     COMPUTED = "COMPUTED"
@@ -25,14 +25,14 @@ class ColumnKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a table. Made by `physical`, `computed` and `metadata`."""
+    """A column of a table, created by `physical`, `computed` and `metadata`."""
 
     name: str
     data_type: DataType
     kind: ColumnKind = ColumnKind.PHYSICAL
-    #: of a computed column
+    #: the expression of a computed column
     expression: Typed | None = None
-    #: the same as it is written
+    #: the same expression, as written
     written: Expression | None = None
     metadata_key: str | None = None
     is_virtual: bool = False
@@ -41,53 +41,53 @@ class Column:
 
     @staticmethod
     def physical(name: str, data_type: DataType) -> Column:
-        """A column that the table stores."""
+        """Return a column that the table stores."""
         return Column(name, data_type)
 
     @staticmethod
     def computed(name: str, resolved_expression: Typed, written: Expression | None = None) -> Column:
-        """A column that an expression over the others gives."""
+        """Return a column computed by an expression over the others."""
         return Column(name, resolved_expression.type, ColumnKind.COMPUTED, resolved_expression, written)
 
     @staticmethod
     def metadata(name: str, data_type: DataType, metadata_key: str | None = None, is_virtual: bool = False) -> Column:
-        """A column of what the connector knows besides."""
+        """Return a column with metadata of the connector."""
         return Column(name, data_type, ColumnKind.METADATA, metadata_key=metadata_key, is_virtual=is_virtual)
 
     def with_comment(self, comment: str | None) -> Column:
-        """The same with a comment."""
+        """Return a copy with a comment."""
         return replace(self, comment=comment)
 
     def rename(self, new_name: str) -> Column:
-        """The same with another name."""
+        """Return a copy with another name."""
         return replace(self, name=new_name)
 
     def copy(self, new_type: DataType) -> Column:
-        """The same with another type."""
+        """Return a copy with another type."""
         return replace(self, data_type=new_type)
 
     def is_physical(self) -> bool:
-        """Whether the table stores it."""
+        """Return whether the table stores the column."""
         return self.kind is ColumnKind.PHYSICAL
 
     def is_persisted(self) -> bool:
-        """Whether a sink writes it."""
+        """Return whether a sink writes the column."""
         return self.is_physical() or (self.kind is ColumnKind.METADATA and not self.is_virtual)
 
     def get_name(self) -> str:
-        """The name."""
+        """Return the name."""
         return self.name
 
     def get_data_type(self) -> DataType:
-        """The type."""
+        """Return the type."""
         return self.data_type
 
     def get_comment(self) -> str | None:
-        """The comment, if there is one."""
+        """Return the comment, if there is one."""
         return self.comment
 
     def explain_extras(self) -> str | None:
-        """What makes it more than a physical column."""
+        """Return the clause of a computed or metadata column; None for a physical column."""
         if self.kind is ColumnKind.COMPUTED:
             return f"AS {sql_of(self.written)}" if self.written is not None else f"AS {self.expression}"
         if self.kind is ColumnKind.METADATA:
@@ -96,7 +96,7 @@ class Column:
         return None
 
     def as_summary_string(self) -> str:
-        """The column in a line."""
+        """Return the column in one line."""
         extras = self.explain_extras()
         time = "" if self.time is None else f" {self.time.value}"
         return f"`{self.name}` {self.data_type}{time}" + ("" if extras is None else f" {extras}")
@@ -106,14 +106,14 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class WatermarkSpec:
-    """Which column is the event time, and how far it has come."""
+    """The event-time column of a table, and the expression of its watermark."""
 
     rowtime_attribute: str
     expression: Typed
     written: Expression
 
     def as_summary_string(self) -> str:
-        """The watermark in a line."""
+        """Return the watermark in one line."""
         return f"WATERMARK FOR `{self.rowtime_attribute}`: {self.expression.type} AS {sql_of(self.written)}"
 
     __str__ = as_summary_string
@@ -121,21 +121,21 @@ class WatermarkSpec:
 
 @dataclass(frozen=True, slots=True)
 class UniqueConstraint:
-    """A primary key, which nothing enforces."""
+    """A primary key, which is not enforced."""
 
     name: str
     columns: tuple[str, ...]
 
     def get_name(self) -> str:
-        """The name."""
+        """Return the name."""
         return self.name
 
     def get_columns(self) -> list[str]:
-        """The columns."""
+        """Return the columns."""
         return list(self.columns)
 
     def as_summary_string(self) -> str:
-        """The key in a line."""
+        """Return the key in one line."""
         return f"CONSTRAINT `{self.name}` PRIMARY KEY ({', '.join(f'`{one}`' for one in self.columns)}) NOT ENFORCED"
 
     __str__ = as_summary_string
@@ -151,65 +151,65 @@ class ResolvedSchema:
 
     @staticmethod
     def of(*columns: Column) -> ResolvedSchema:
-        """A schema of these columns alone."""
+        """Return a schema with only these columns."""
         return ResolvedSchema(columns)
 
     @staticmethod
     def physical(column_names: Sequence[str], column_data_types: Sequence[DataType]) -> ResolvedSchema:
-        """A schema of physical columns."""
+        """Return a schema of physical columns."""
         if len(column_names) != len(column_data_types):
             raise WrongValueError(f"there are {len(column_names)} names and {len(column_data_types)} types")
         return ResolvedSchema(tuple(map(Column.physical, column_names, column_data_types)))
 
     def get_column_count(self) -> int:
-        """How many columns there are."""
+        """Return the number of columns."""
         return len(self.columns)
 
     def get_columns(self) -> list[Column]:
-        """The columns, in order."""
+        """Return the columns, in order."""
         return list(self.columns)
 
     def get_column_names(self) -> list[str]:
-        """The names of the columns."""
+        """Return the names of the columns."""
         return [column.name for column in self.columns]
 
     def get_column_data_types(self) -> list[DataType]:
-        """The types of the columns."""
+        """Return the types of the columns."""
         return [column.data_type for column in self.columns]
 
     def get_column(self, column_index_or_name: int | str) -> Column | None:
-        """A column by its place or name, or None where there is none."""
+        """Return a column by its index or name, or None."""
         if isinstance(column_index_or_name, int):
             return self.columns[column_index_or_name] if 0 <= column_index_or_name < len(self.columns) else None
         return next((column for column in self.columns if column.name == column_index_or_name), None)
 
     def get_watermark_specs(self) -> list[WatermarkSpec]:
-        """The watermarks."""
+        """Return the watermarks."""
         return list(self.watermark_specs)
 
     def get_primary_key(self) -> UniqueConstraint | None:
-        """The primary key, if there is one."""
+        """Return the primary key, if there is one."""
         return self.primary_key
 
     def get_primary_key_indexes(self) -> list[int]:
-        """The places of the columns of the primary key among the physical ones."""
+        """Return the indexes of the primary key columns among the physical columns."""
         names = [column.name for column in self.columns if column.is_physical()]
         return [names.index(one) for one in self.primary_key.columns] if self.primary_key is not None else []
 
     def to_physical_row_data_type(self) -> RowType:
-        """A row of the physical columns."""
+        """Return the row type of the physical columns."""
         return _row([column for column in self.columns if column.is_physical()])
 
     def to_source_row_data_type(self) -> RowType:
-        """A row of all columns."""
+        """Return the row type of all columns."""
         return _row(self.columns)
 
     def to_sink_row_data_type(self) -> RowType:
-        """A row of the columns that a sink writes."""
+        """Return the row type of the columns that a sink writes."""
         return _row([column for column in self.columns if column.is_persisted()])
 
     def unresolved(self) -> Schema:
-        """The same as a program declares it."""
+        """Return the schema as a program declares it."""
         columns = []
         for one in self.columns:
             is_computed = one.kind is ColumnKind.COMPUTED

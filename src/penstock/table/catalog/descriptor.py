@@ -1,4 +1,4 @@
-"""`CatalogDescriptor`: a catalog, made by a program instead of by CREATE CATALOG."""
+"""`CatalogDescriptor`: the definition of a catalog in a program, as an alternative to CREATE CATALOG."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from penstock.base.configuration import Configuration
 
 @dataclass(frozen=True, slots=True)
 class CatalogDescriptor:
-    """The name, options and comment of a catalog. The option `type` says which kind of catalog it is."""
+    """The name, options and comment of a catalog. The option `type` selects the kind of catalog."""
 
     catalog_name: str
     options: Mapping[str, str] = field(default_factory=dict)
@@ -18,21 +18,21 @@ class CatalogDescriptor:
 
     @staticmethod
     def of(catalog_name: str, configuration: Configuration, comment: str | None = None) -> CatalogDescriptor:
-        """A catalog with these options."""
+        """Return a catalog with these options."""
         return CatalogDescriptor(catalog_name, configuration.to_dict(), comment)
 
     def get_catalog_name(self) -> str:
-        """The name."""
+        """Return the name."""
         return self.catalog_name
 
     def get_configuration(self) -> Configuration:
-        """The options."""
+        """Return the options."""
         return Configuration.from_dict(self.options)
 
     def get_comment(self) -> str | None:
-        """The comment, if there is one."""
+        """Return the comment, if there is one."""
         return self.comment
 
     def set_comment(self, comment: str) -> CatalogDescriptor:
-        """The same with a comment."""
+        """Return a copy with a comment."""
         return CatalogDescriptor(self.catalog_name, self.options, comment)

@@ -1,4 +1,4 @@
-"""CREATE TABLE, as it is written, to what a catalog holds."""
+"""Converts CREATE TABLE statements to catalog tables."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from penstock.table.sql import statements
 
 
 def schema_of(elements: statements.Elements) -> Schema:
-    """The schema that stands in the parentheses. Raises `ValidationError` for what Flink refuses there."""
+    """Return the schema of the column list. Raises `ValidationError` for schemas that Flink rejects."""
     columns = tuple(_column(one) for one in elements.columns)
     marks = []
     for mark in elements.watermarks:
@@ -50,7 +50,7 @@ def _column(column: statements.Column) -> UnresolvedColumn:
 
 
 def table_of(statement: statements.CreateTable, base: CatalogBaseTable | None = None) -> CatalogBaseTable:
-    """The table that a statement makes. `base`: the table of its LIKE."""
+    """Return the table that a statement creates. `base`: the table named in its LIKE clause."""
     schema = schema_of(statement.elements)
     options = dict(statement.options)
     partition = statement.partition_keys
@@ -74,7 +74,7 @@ def table_of(statement: statements.CreateTable, base: CatalogBaseTable | None = 
     return CatalogBaseTable(schema, options, comment, partition, distribution)
 
 
-#: which parts of a table LIKE takes, and how unless something else is said
+#: the parts of a table that LIKE copies, each with its default merging strategy
 _LIKE_PARTS = {
     "CONSTRAINTS": "INCLUDING",
     "DISTRIBUTION": "INCLUDING",

@@ -1,4 +1,4 @@
-"""Views of what a program has made with the Table API: they have a plan, and no text."""
+"""Views created with the Table API: they have a plan but no SQL text."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ class InlineView(CatalogBaseTable):
 
     @property
     def is_view(self) -> bool:
-        """It is one."""
+        """Always true."""
         return True
 
 
 def inline_view(plan: Node) -> InlineView:
-    """The view of a plan."""
+    """Return a view of a plan."""
     return InlineView(schema=view_schema(plan), plan=plan)
 
 
 def view_schema(plan: Node) -> Schema:
-    """The columns of a plan as those of a view."""
+    """Return the columns of a plan as the schema of a view."""
     return Schema(tuple(UnresolvedColumn(column.name, column.type) for column in plan.schema))

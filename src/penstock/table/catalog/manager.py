@@ -1,4 +1,4 @@
-"""All catalogs of a program, the current one, and temporary tables and views, which hide those of catalogs."""
+"""The catalogs of a program, the current one, and temporary tables and views, which hide permanent ones."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ Path = tuple[str, str, str]
 
 
 class CatalogManager:
-    """Finds tables by their names. `session` is asked anew for each query, because options change.
+    """Finds tables by name. `session` is called for each query, because options change.
 
-    `functions` finds functions of the program by their paths.
+    `functions` finds user-defined functions by path.
     """
 
     def __init__(
@@ -49,11 +49,11 @@ class CatalogManager:
     # --- where the program is ----------------------------------------------------------------------------------------
 
     def list_catalogs(self) -> list[str]:
-        """The names of all catalogs."""
+        """Return the names of all catalogs."""
         return sorted(self._catalogs)
 
     def catalog(self, name: str) -> Catalog:
-        """A catalog by its name. Raises `ValidationError` where there is none."""
+        """Return a catalog by name. Raises `ValidationError` if it does not exist."""
         if name not in self._catalogs:
             raise ValidationError(f"Catalog {name} does not exist")
         return self._catalogs[name]
@@ -82,7 +82,7 @@ class CatalogManager:
         self.current_database = name
 
     def qualified(self, path: tuple[str, ...]) -> Path:
-        """The whole path of a name, which may leave out catalog and database."""
+        """Return the full path of a name, which may omit the catalog and the database."""
         match path:
             case (name,):
                 return self.current_catalog, self.current_database, name
@@ -96,7 +96,7 @@ class CatalogManager:
     # --- tables ------------------------------------------------------------------------------------------------------
 
     def find(self, path: tuple[str, ...]) -> tuple[Path, CatalogBaseTable] | None:
-        """A table or view, a temporary one first."""
+        """Return a table or view with its full path; temporary ones take precedence."""
         whole = self.qualified(path)
         temporary = self._temporary.get(whole)
         if temporary is not None:
@@ -108,11 +108,14 @@ class CatalogManager:
         return whole, catalog.get_table(at)
 
     def temporary(self, path: tuple[str, ...]) -> CatalogBaseTable | None:
-        """A temporary table or view."""
+        """Return a temporary table or view."""
         return self._temporary.get(self.qualified(path))
 
     def list_temporary(self, views: bool | None = None) -> list[str]:
-        """The names of temporary tables and views of the current database; `views`: only these, or only others."""
+        """Return the names of temporary tables and views in the current database.
+
+        `views`: only views, or only tables.
+        """
         return sorted(
             name
             for (catalog, database, name), table in self._temporary.items()
@@ -135,12 +138,12 @@ class CatalogManager:
             raise ValidationError(f"Temporary table '{'.'.join(whole)}' already exists")
 
     def missing(self, reason: str, path: tuple[str, ...]) -> UnknownNameError:
-        """The error of a statement whose table or view is not there. `reason`: a whole sentence."""
+        """Return the error for a missing table or view. `reason`: a whole sentence."""
         near = did_you_mean(path[-1], self.table_names())
         return UnknownNameError(f"{reason.removesuffix('.')}{near}" if near else reason, name=path[-1])
 
     def drop(self, path: tuple[str, ...], is_view: bool, is_temporary: bool, if_exists: bool) -> bool:
-        """Remove a table or view. Returns whether there was one."""
+        """Remove a table or view. Returns whether it existed."""
         whole = self.qualified(path)
         what = "view" if is_view else "table"
         temporary = self._temporary.get(whole)
@@ -167,19 +170,22 @@ class CatalogManager:
     # --- for the analyser --------------------------------------------------------------------------------------------
 
     def calls(self) -> Calls:
-        """Calls of functions as the session has them now."""
+        """Return a builder of typed function calls with the session's current options."""
         return Calls(self._session(), self._functions)
 
     def analyser(self) -> QueryAnalyser:
-        """An analyser of queries over these tables."""
+        """Return an analyser for queries over these tables."""
         return QueryAnalyser(self, self.calls())
 
     def resolved(self, table: CatalogBaseTable) -> ResolvedSchema:
-        """The resolved schema of a table."""
+        """Return the resolved schema of a table."""
         return resolve(table.schema, self.calls())
 
     def scan(self, path: tuple[str, ...], hints: tuple[relations.Hint, ...]) -> tuple[Node, tuple[str, ...]] | None:
-        """See `Tables`: a view is its query, and a table its stored columns, then those that are computed."""
+        """See `Tables`.
+
+        A view expands to its query; a table is a scan of stored columns, with computed columns on top.
+        """
         found = self.find(path)
         if found is None:
             return None
@@ -197,7 +203,7 @@ class CatalogManager:
         return with_null_times(with_computed(scan, schema), scan, table.schema.primary_key, self), whole
 
     def table_names(self) -> list[str]:
-        """See `Tables`: the tables and views of the current database."""
+        """See `Tables`. Lists the tables and views of the current database."""
         catalog, database = self.current_catalog, self.current_database
         temporary = [path[2] for path in self._temporary if path[:2] == (catalog, database)]
         return sorted(
@@ -205,7 +211,7 @@ class CatalogManager:
         )
 
     def view_schema(self, plan: Node, names: tuple[str, ...]) -> Schema:
-        """The schema of a view of this plan. `names`: those of its columns, if the statement has any."""
+        """Return the schema of a view of this plan. `names`: its column names, if the statement lists any."""
         if names and len(names) != len(plan.schema):
             raise ValidationError(
                 "VIEW definition and input fields not match:\n"
@@ -242,7 +248,7 @@ def _scan(
     partition_keys: tuple[str, ...],
     zone: tzinfo,
 ) -> Scan:
-    """The scan of a table's stored columns."""
+    """Return the scan of a table's stored columns."""
     stored = [column for column in schema.columns if column.kind is not ColumnKind.COMPUTED]
     key = schema.primary_key.columns if schema.primary_key is not None else ()
     places = tuple(index for index, column in enumerate(stored) if column.name in key)
@@ -258,7 +264,7 @@ def _scan(
 
 
 def with_computed(plan: Node, schema: ResolvedSchema) -> Node:
-    """All columns of a table over a plan of those that are stored, and its watermark."""
+    """Return a plan with all columns of a table and its watermark, over a plan of its stored columns."""
     stored = [column for column in schema.columns if column.kind is not ColumnKind.COMPUTED]
     names = [column.name for column in schema.columns]
     if len(stored) < len(schema.columns):

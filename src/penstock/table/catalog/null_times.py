@@ -24,7 +24,7 @@ class Tables(Sinks, Protocol):
     """Resolves the table that rows are routed into."""
 
     def find(self, path: tuple[str, ...]) -> tuple[Path, CatalogBaseTable] | None:
-        """A table or view, a temporary one first."""
+        """Return a table or view with its full path; temporary ones take precedence."""
 
 
 def with_null_times(plan: Node, scan: Scan, key: Sequence[str], tables: Tables) -> Node:
@@ -42,7 +42,7 @@ def with_null_times(plan: Node, scan: Scan, key: Sequence[str], tables: Tables) 
     options = TableOptions(".".join(scan.path), dict(scan.options))
     action = options.read(NULL_TIME)
     if NULL_TIME.key() not in options and NULL_TIME_TABLE.key() in options:
-        # With another action the option is unused: a hint may override the action that stands in WITH.
+        # With another action the option is unused: a hint may override the action set in WITH.
         raise ValidationError(
             f"option '{NULL_TIME_TABLE.key()}' of table {options.title} needs '{NULL_TIME.key()}' = 'route'"
         )
@@ -58,7 +58,7 @@ def with_null_times(plan: Node, scan: Scan, key: Sequence[str], tables: Tables) 
 
 
 def _route(plan: WatermarkAssigner, scan: Scan, key: Sequence[str], options: TableOptions, tables: Tables) -> Write:
-    """The plan that writes rejected rows into the other table."""
+    """Return the plan that writes rejected rows into the other table."""
     path, table = _side_table(scan, options, tables)
     columns = list(plan.schema.without_time())
     columns[plan.column] = replace(columns[plan.column], type=columns[plan.column].type.nullable())
@@ -87,7 +87,7 @@ def _route(plan: WatermarkAssigner, scan: Scan, key: Sequence[str], options: Tab
 
 
 def _side_table(scan: Scan, options: TableOptions, tables: Tables) -> tuple[Path, CatalogBaseTable]:
-    """The table that the option names, by default in the database of the table that has the option."""
+    """Return the table that the option names, by default in the database of the table that has the option."""
     where = f"option '{NULL_TIME_TABLE.key()}' of table {options.title}"
     text = options.read(NULL_TIME_TABLE)
     if not text:

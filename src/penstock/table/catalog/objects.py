@@ -1,4 +1,4 @@
-"""What catalogs hold: databases, tables and views, functions, and their paths."""
+"""Objects in catalogs: databases, tables, views, functions, and their paths."""
 
 from __future__ import annotations
 
@@ -12,33 +12,33 @@ from penstock.table.sql.statements import Distribution
 
 @dataclass(frozen=True, slots=True, order=True)
 class ObjectPath:
-    """A database and the name of a table, view or function in it."""
+    """The path of a table, view or function: the database and the name."""
 
     database_name: str
     object_name: str
 
     @staticmethod
     def from_string(full_name: str) -> ObjectPath:
-        """The path of `database.object`."""
+        """Parse a path of the form `database.object`."""
         database, dot, name = full_name.partition(".")
         if not dot or not database or not name:
             raise WrongValueError(f"a path has the form database.object, not {full_name!r}")
         return ObjectPath(database, name)
 
     def get_database_name(self) -> str:
-        """The database."""
+        """Return the name of the database."""
         return self.database_name
 
     def get_object_name(self) -> str:
-        """The name in it."""
+        """Return the name of the object."""
         return self.object_name
 
     def get_full_name(self) -> str:
-        """Both, with a dot."""
+        """Return the database and object name, joined by a dot."""
         return f"{self.database_name}.{self.object_name}"
 
     def compare_to(self, other: ObjectPath) -> int:
-        """Below 0, 0 or above 0, as this path comes before the other, is the same, or comes after it."""
+        """Return a value below, equal to or above 0 if this path sorts before, equal to or after the other."""
         return (self > other) - (self < other)
 
     __str__ = get_full_name
@@ -46,34 +46,34 @@ class ObjectPath:
 
 @dataclass(frozen=True, slots=True)
 class CatalogDatabase:
-    """A database: properties, and a comment."""
+    """A database: its properties and comment."""
 
     properties: Mapping[str, str] = field(default_factory=dict)
     comment: str | None = None
 
     @staticmethod
     def create_instance(properties: Mapping[str, str], comment: str | None = None) -> CatalogDatabase:
-        """A database with these properties."""
+        """Create a database with these properties."""
         return CatalogDatabase(dict(properties), comment)
 
     def get_properties(self) -> dict[str, str]:
-        """The properties."""
+        """Return the properties."""
         return dict(self.properties)
 
     def get_comment(self) -> str | None:
-        """The comment, if there is one."""
+        """Return the comment, if any."""
         return self.comment
 
     def copy(self) -> CatalogDatabase:
-        """The same again."""
+        """Return a copy."""
         return replace(self, properties=dict(self.properties))
 
     def get_description(self) -> str | None:
-        """The comment."""
+        """Return the comment."""
         return self.comment
 
     def get_detailed_description(self) -> str | None:
-        """The comment."""
+        """Return the comment."""
         return self.comment
 
 
@@ -86,9 +86,9 @@ class CatalogBaseTable:
     comment: str | None = None
     partition_keys: tuple[str, ...] = ()
     distribution: Distribution | None = None
-    #: of a view
+    #: the query of a view
     query: str | None = None
-    #: of a view: catalog and database in which names of its query are looked up
+    #: for a view: the catalog and database for resolving names in its query
     place: tuple[str, str] | None = None
 
     @staticmethod
@@ -98,7 +98,7 @@ class CatalogBaseTable:
         properties: Mapping[str, str] | None = None,
         comment: str | None = None,
     ) -> CatalogBaseTable:
-        """A table. Its options, here `properties`, say which connector reads and writes it."""
+        """Create a table. Its options, here `properties`, select the connector that reads and writes it."""
         return CatalogBaseTable(schema, dict(properties or {}), comment, tuple(partition_keys))
 
     @staticmethod
@@ -109,42 +109,42 @@ class CatalogBaseTable:
         properties: Mapping[str, str] | None = None,
         comment: str | None = None,
     ) -> CatalogBaseTable:
-        """A view of a query."""
+        """Create a view of a query."""
         return CatalogBaseTable(schema, dict(properties or {}), comment, query=expanded_query or original_query)
 
     @property
     def is_view(self) -> bool:
-        """Whether it is a view."""
+        """Whether this is a view."""
         return self.query is not None
 
     def get_options(self) -> dict[str, str]:
-        """The options."""
+        """Return the options."""
         return dict(self.options)
 
     def get_unresolved_schema(self) -> Schema:
-        """The columns as they were declared."""
+        """Return the columns as declared."""
         return self.schema
 
     def get_comment(self) -> str | None:
-        """The comment, if there is one."""
+        """Return the comment, if any."""
         return self.comment
 
     def copy(self) -> CatalogBaseTable:
-        """The same again."""
+        """Return a copy."""
         return replace(self, options=dict(self.options))
 
     def get_description(self) -> str | None:
-        """The comment."""
+        """Return the comment."""
         return self.comment
 
     def get_detailed_description(self) -> str | None:
-        """The comment."""
+        """Return the comment."""
         return self.comment
 
 
 @dataclass(frozen=True, slots=True)
 class CatalogFunction:
-    """A function of the program: where its class or object is, as `package.module.name`."""
+    """A user-defined function: the location of its class or object, as `package.module.name`."""
 
     target: str
     language: str = "PYTHON"

@@ -1,4 +1,4 @@
-"""Schemas as they are declared, resolved: types of computed columns, time attributes, keys."""
+"""Resolves declared schemas: types of computed columns, time attributes, keys."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from penstock.table.typed.nodes import Field
 
 
 def resolve(schema: Schema, calls: Calls) -> ResolvedSchema:
-    """The resolved schema. Raises `ValidationError` for what does not fit together."""
+    """Return the resolved schema. Raises `ValidationError` if the schema is inconsistent."""
     columns = [
         Column(
             one.name,
@@ -61,12 +61,12 @@ def resolve(schema: Schema, calls: Calls) -> ResolvedSchema:
 
 
 def row_schema(columns: Sequence[Column]) -> RowSchema:
-    """The columns as rows of a plan have them."""
+    """Return the columns as the row schema of a plan."""
     return RowSchema(tuple(PlanColumn(one.name, one.data_type, one.time) for one in columns))
 
 
 def metadata_of(columns: Sequence[Column]) -> tuple[tuple[int, str], ...]:
-    """The places of METADATA columns, with the keys by which a connector knows them."""
+    """Return the positions of METADATA columns, each with its key in the connector."""
     return tuple(
         (place, one.metadata_key or one.name) for place, one in enumerate(columns) if one.kind is ColumnKind.METADATA
     )

@@ -1,4 +1,4 @@
-"""The columns of a table as a program declares them, before anything is resolved."""
+"""The columns of a table as declared, before resolution."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from penstock.table.sql.type_parser import TypeParser
 
 @dataclass(frozen=True, slots=True)
 class UnresolvedColumn:
-    """A column: physical (`data_type`), computed (`expression`), or one of the connector's metadata."""
+    """A column: physical (`data_type`), computed (`expression`), or metadata of the connector."""
 
     name: str
     data_type: DataType | None = None
@@ -29,7 +29,7 @@ class UnresolvedColumn:
 
 @dataclass(frozen=True, slots=True)
 class UnresolvedWatermark:
-    """How far event time has come, by an expression over the columns of a row."""
+    """The watermark of an event-time column: an expression over the columns of a row."""
 
     column: str
     expression: Expression
@@ -37,7 +37,7 @@ class UnresolvedWatermark:
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """Columns, watermark and primary key of a table. Made by `Schema.new_builder()`."""
+    """The columns, watermark and primary key of a table. Created by `Schema.new_builder()`."""
 
     columns: tuple[UnresolvedColumn, ...] = ()
     watermarks: tuple[UnresolvedWatermark, ...] = ()
@@ -46,11 +46,11 @@ class Schema:
 
     @staticmethod
     def new_builder() -> Schema.Builder:
-        """A builder without columns."""
+        """Return a builder without columns."""
         return Schema.Builder()
 
     class Builder:
-        """Collects columns. All methods give the builder itself."""
+        """Collects columns. All methods return the builder itself."""
 
         def __init__(self) -> None:
             self._columns: list[UnresolvedColumn] = []
@@ -59,12 +59,12 @@ class Schema:
             self._key_name: str | None = None
 
         def column(self, column_name: str, data_type: str | DataType) -> Schema.Builder:
-            """A physical column. Its type is one of `DataTypes`, or its text in SQL."""
+            """Add a physical column. The type is one of `DataTypes` or SQL text."""
             self._columns.append(UnresolvedColumn(column_name, type_of(data_type)))
             return self
 
         def column_by_expression(self, column_name: str, expr: str | Expression | Operand) -> Schema.Builder:
-            """A column that is computed from others by an expression: SQL, or one of the Table API."""
+            """Add a column computed from others by an expression: SQL text or a Table API expression."""
             self._columns.append(UnresolvedColumn(column_name, expression=expression_of(expr)))
             return self
 
@@ -75,7 +75,7 @@ class Schema:
             metadata_key: str | None = None,
             is_virtual: bool = False,
         ) -> Schema.Builder:
-            """A column of what the connector knows besides. `is_virtual`: it is only read and not written."""
+            """Add a column of the connector's metadata. A virtual one (`is_virtual`) is read but not written."""
             column = UnresolvedColumn(
                 column_name,
                 type_of(data_type),
@@ -87,23 +87,23 @@ class Schema:
             return self
 
         def watermark(self, column_name: str, watermark_expr: str | Expression | Operand) -> Schema.Builder:
-            """Make a column of type TIMESTAMP(3) or TIMESTAMP_LTZ(3) the event time, and say how far it has come."""
+            """Make a TIMESTAMP or TIMESTAMP_LTZ column of precision 0 to 3 the event time, with this watermark."""
             self._watermarks.append(UnresolvedWatermark(column_name, expression_of(watermark_expr)))
             return self
 
         def primary_key(self, *column_names: str) -> Schema.Builder:
-            """Columns that tell rows apart. Nothing enforces that they do."""
+            """Declare the primary key. It is not enforced."""
             return self.primary_key_named("PK_" + "_".join(column_names), *column_names)
 
         def primary_key_named(self, constraint_name: str, *column_names: str) -> Schema.Builder:
-            """As `primary_key`, with a name for it."""
+            """Declare a primary key with a constraint name; see `primary_key`."""
             if not column_names:
                 raise WrongValueError("a primary key needs at least one column")
             self._key, self._key_name = column_names, constraint_name
             return self
 
         def from_schema(self, unresolved_schema: Schema) -> Schema.Builder:
-            """All that another schema has."""
+            """Add everything from another schema."""
             self._columns += unresolved_schema.columns
             self._watermarks += unresolved_schema.watermarks
             if unresolved_schema.primary_key:
@@ -111,13 +111,13 @@ class Schema:
             return self
 
         def from_row_data_type(self, data_type: RowType) -> Schema.Builder:
-            """A physical column for each field of a row."""
+            """Add a physical column for each field of a row."""
             if not isinstance(data_type, RowType):
                 raise WrongTypeError(f"from_row_data_type takes a ROW, not {data_type}")
             return self.from_fields(data_type.field_names(), data_type.field_types())
 
         def from_fields(self, field_names: Sequence[str], field_data_types: Sequence[str | DataType]) -> Schema.Builder:
-            """Physical columns of these names and types."""
+            """Add physical columns with these names and types."""
             if len(field_names) != len(field_data_types):
                 raise WrongValueError(f"there are {len(field_names)} names and {len(field_data_types)} types")
             for name, data_type in zip(field_names, field_data_types, strict=True):
@@ -125,16 +125,16 @@ class Schema:
             return self
 
         def from_resolved_schema(self, resolved_schema: Any) -> Schema.Builder:
-            """All that a resolved schema has."""
+            """Add everything from a resolved schema."""
             return self.from_schema(resolved_schema.unresolved())
 
         def build(self) -> Schema:
-            """The schema."""
+            """Return the schema."""
             return Schema(tuple(self._columns), tuple(self._watermarks), self._key, self._key_name)
 
 
 def type_of(data_type: str | DataType) -> DataType:
-    """A type, which may be text."""
+    """Return a data type; text is parsed."""
     if isinstance(data_type, DataType):
         return data_type
     if not isinstance(data_type, str):
@@ -146,7 +146,7 @@ def type_of(data_type: str | DataType) -> DataType:
 
 
 def expression_of(expression: str | Expression | Operand) -> Expression:
-    """An expression as it is written, which may be text, or made by the Table API."""
+    """Return an unresolved expression, from SQL text or the Table API."""
     if isinstance(expression, Operand):
         return expression._node
     if isinstance(expression, Expression):

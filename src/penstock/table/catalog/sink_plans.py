@@ -1,4 +1,4 @@
-"""Plans that write into a table: the mapping of a query's columns to the table's, with implicit casts."""
+"""Plans that write into a table: map a query's columns to the table's, with implicit casts."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ class Sinks(Protocol):
     """Resolves the tables that are written."""
 
     def resolved(self, table: CatalogBaseTable) -> ResolvedSchema:
-        """The resolved schema of a table."""
+        """Return the resolved schema of a table."""
 
     def calls(self) -> Calls:
-        """Calls of functions as the session has them now."""
+        """Return a builder of typed function calls with the session's current options."""
 
 
 def write_plan(
@@ -45,10 +45,10 @@ def write_plan(
     overwrites: bool = False,
     conflict: str | None = None,
 ) -> Write:
-    """The rows of a plan as those of a table.
+    """Return the plan that writes the rows of a query into a table.
 
-    `names`: the columns that the plan fills, in its order; without them it fills all, by their places. `partition`:
-    values of columns that the plan has not.
+    `names`: the columns that the query fills, in its order; without them it fills all columns by position. `partition`:
+    static values of partition columns that the query does not have.
     """
     if table.distribution is not None:
         raise UnsupportedError(
@@ -103,7 +103,7 @@ def _static(
 def _filled(
     whole: Path, columns: Sequence[Column], plan: Node, names: Sequence[str], static: dict[str, Constant]
 ) -> list[str]:
-    """The names of the columns that the plan fills, in its order."""
+    """Return the names of the columns that the plan fills, in its order."""
     if not names:
         filled = [column.name for column in columns if column.name not in static]
         if len(filled) != len(plan.schema):
@@ -125,7 +125,7 @@ def _filled(
 def _expressions(
     columns: Sequence[Column], plan: Node, filled: Sequence[str], static: dict[str, Constant]
 ) -> tuple[list[Typed], list[int]]:
-    """What goes into each column, and the places of those columns that get something."""
+    """Return the expression for each column, and the positions of the columns that are assigned."""
     found: list[Typed] = []
     written = []
     for place, column in enumerate(columns):
@@ -159,7 +159,7 @@ def _mismatch(table: str, cause: str, found: Sequence[Typed], columns: Sequence[
 
 
 def _cast(implicit: Callable[[Typed, Any], Typed], one: Typed, column: Column) -> Typed:
-    """Whether NULL is there is for the sink to see, when it runs."""
+    """Cast an expression to the type of its column. The sink checks for NULL at run time."""
     wanted = without_not_null(column.data_type)
     if without_not_null(one.type) == wanted:
         return one

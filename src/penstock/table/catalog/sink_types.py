@@ -1,4 +1,4 @@
-"""Which types a column of a sink takes, and without which NOT NULL they are compared."""
+"""The types that a sink column accepts, and type comparison without NOT NULL."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from penstock.table.functions.type_rules import can_cast_implicitly
 
 
 def accepts(found: DataType, to: DataType) -> bool:
-    """Whether values of one type go into a column of the other without a cast that is written."""
+    """Return whether values of one type can be written into a column of another without an explicit cast."""
     if isinstance(found, NumericType) and isinstance(to, DecimalType):
         return True
     if isinstance(found, TimestampType | LocalZonedTimestampType) and isinstance(to, DateType | TimeType):
@@ -33,7 +33,7 @@ def accepts(found: DataType, to: DataType) -> bool:
 
 
 def without_not_null(data_type: DataType) -> DataType:
-    """The same type with NULL everywhere in it. Nothing is said of the names of fields, but they stay."""
+    """Return the type made nullable at every level. Field names are kept."""
     match data_type:
         case MultisetType(element_type=element):
             return MultisetType(without_not_null(element))

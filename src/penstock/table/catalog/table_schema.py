@@ -1,4 +1,4 @@
-"""`TableSchema`: names and types of columns, as older programs ask for them."""
+"""`TableSchema`: names and types of columns, for older programs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["TableSchema"]
 
 @dataclass(frozen=True)
 class TableSchema:
-    """Names and types of columns, in order. `ResolvedSchema` says more, such as watermarks and keys."""
+    """Names and types of columns, in order. `ResolvedSchema` also has watermarks and keys."""
 
     field_names: Sequence[str] = ()
     data_types: Sequence[DataType] = ()
@@ -25,27 +25,27 @@ class TableSchema:
         object.__setattr__(self, "data_types", tuple(self.data_types))
 
     def copy(self) -> TableSchema:
-        """The same again."""
+        """Return a copy."""
         return TableSchema(self.field_names, self.data_types)
 
     def get_field_count(self) -> int:
-        """How many columns there are."""
+        """Return the number of columns."""
         return len(self.field_names)
 
     def get_field_names(self) -> list[str]:
-        """The names of the columns."""
+        """Return the names of the columns."""
         return list(self.field_names)
 
     def get_field_name(self, field_index: int) -> str | None:
-        """The name of the column at a place, counted from 0; None where there is none."""
+        """Return the name of the column at an index, counted from 0; None if out of range."""
         return self.field_names[field_index] if 0 <= field_index < len(self.field_names) else None
 
     def get_field_data_types(self) -> list[DataType]:
-        """The types of the columns."""
+        """Return the types of the columns."""
         return list(self.data_types)
 
     def get_field_data_type(self, field: int | str) -> DataType | None:
-        """The type of a column, by its place from 0 or its name; None where there is none."""
+        """Return the type of a column by its index, counted from 0, or its name; None if there is no such column."""
         places = dict(enumerate(self.data_types)) if isinstance(field, int) else self._by_name()
         return places.get(field)  # type: ignore[arg-type]
 
@@ -53,7 +53,7 @@ class TableSchema:
         return dict(zip(self.field_names, self.data_types, strict=True))
 
     def to_row_data_type(self) -> RowType:
-        """The columns as a row."""
+        """Return the columns as a row type."""
         return RowType([RowField(*pair) for pair in zip(self.field_names, self.data_types, strict=True)], False)
 
     def __repr__(self) -> str:
@@ -62,7 +62,7 @@ class TableSchema:
 
     @classmethod
     def builder(cls) -> TableSchema.Builder:
-        """A builder without columns."""
+        """Return a builder without columns."""
         return TableSchema.Builder()
 
     class Builder:
@@ -79,5 +79,5 @@ class TableSchema:
             return self
 
         def build(self) -> TableSchema:
-            """The schema."""
+            """Return the schema."""
             return TableSchema(self._names, self._types)

@@ -1,1 +1,1 @@
-"""Connectors of tables: what a table's options say, as sources and sinks."""
+"""Table connectors: turn a table's options into sources and sinks."""

@@ -1,8 +1,8 @@
-"""What a table may do besides being read whole: abilities that the planner asks for. None of them has to be there.
+"""Optional abilities of a table scan, beyond a full read, that the planner can use.
 
-A `TableScan` is a value: it stands for the reading of a table, and each ability gives a changed copy. So the planner
-can try one, and keep the scan that it had. Columns are counted among those that the scan gives when it is asked. What
-comes of it goes into `Scan.source`, with a schema that fits.
+A `TableScan` is a value that represents reading a table; each ability returns a modified copy, so the planner can try
+one and keep the previous scan. Column indices refer to the columns that the scan currently returns. The result goes
+into `Scan.source`, with a matching schema.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from penstock.table.connectors.tables import TableReader
 from penstock.table.data.logical_types import DataType
 from penstock.table.typed.nodes import Typed
 
-#: the values of the partition columns of one partition, by their names; None for NULL
+#: the values of the partition columns of one partition, by name; None for NULL
 Partition = Mapping[str, str | None]
-#: a column, and then which field of each row in it; NULL where a row around is NULL. A column alone is as it is
+#: a column index, then the field index in each nested row; NULL if an enclosing row is. A lone index is the column
 Path = tuple[int, ...]
 
 
 def leaf_type(kind: DataType, fields: Sequence[int]) -> DataType:
-    """The type of a field of a field of rows of a type; it may be NULL where a row around it may be."""
+    """Return the type of a nested field; it is nullable if an enclosing row is."""
     is_nullable = kind.is_nullable
     for place in fields:
         kind = tuple(kind.children())[place]
@@ -33,17 +33,17 @@ def leaf_type(kind: DataType, fields: Sequence[int]) -> DataType:
 
 
 class TableScan(ABC):
-    """A table that is to be read. Implementations are frozen, and equal where they read the same."""
+    """A table to be read. Implementations are frozen, and equal if they read the same rows."""
 
     @abstractmethod
     def reader(self) -> TableReader:
-        """How it is read."""
+        """Return the reader of the table."""
 
     def check(self) -> None:  # noqa: B027 - most tables are checked when they are read
-        """Look at the table itself while the statement is planned, once all columns that are read are known.
+        """Check the table itself while the statement is planned, once all columns to be read are known.
 
         Raises:
-            PenstockError: for a table that cannot be read as it is declared.
+            PenstockError: if the table cannot be read as declared.
         """
 
 
@@ -54,25 +54,25 @@ class WholeScan(TableScan):
     table: TableReader
 
     def reader(self) -> TableReader:
-        """The reader that it was made of."""
+        """Return the reader passed to the constructor."""
         return self.table
 
 
 class ProjectionPushDown(ABC):
-    """Reads some columns only."""
+    """Reads only some columns."""
 
     @abstractmethod
     def with_columns(self, columns: Sequence[int]) -> TableScan:
-        """A scan that gives these columns, in this order."""
+        """Return a scan of these columns, in this order."""
 
 
 class Filtered(NamedTuple):
-    """What a scan makes of conditions.
+    """The result of pushing conditions into a scan.
 
     Attributes:
-        scan: leaves out rows for which they are not true.
-        remaining: those that somebody else still has to check.
-        used: those of `remaining` that are of use to the scan all the same, for EXPLAIN.
+        scan: skips rows that fail the conditions.
+        remaining: the conditions that the query must still evaluate.
+        used: the conditions in `remaining` that the scan uses nevertheless, for EXPLAIN.
     """
 
     scan: TableScan
@@ -81,48 +81,48 @@ class Filtered(NamedTuple):
 
 
 class NestedPushDown(ABC):
-    """Reads some fields of columns that are rows."""
+    """Reads some fields of row-typed columns."""
 
     @abstractmethod
     def with_leaves(self, paths: Sequence[Path]) -> TableScan:
-        """A scan that gives a column for each path, in this order."""
+        """Return a scan with a column for each path, in this order."""
 
 
 class FilterPushDown(ABC):
-    """Leaves out rows that a query does not want."""
+    """Skips rows that a query does not need."""
 
     @abstractmethod
     def with_conditions(self, conditions: Sequence[Typed]) -> Filtered:
-        """A scan that leaves out rows, and the conditions that are not, or not wholly, done with."""
+        """Return a scan that skips rows, and the conditions that it does not, or not fully, apply."""
 
 
 class LimitPushDown(ABC):
-    """Stops early where only some rows are wanted."""
+    """Stops early if only some rows are needed."""
 
     @abstractmethod
     def with_limit(self, limit: int) -> TableScan:
-        """A scan that gives so many rows, if there are so many, and may give more: the limit stays in the plan."""
+        """Return a scan of at least `limit` rows, if there are as many. The limit stays in the plan."""
 
 
 class PartitionPushDown(ABC):
-    """Reads some partitions only. What a query says of their columns stays in its plan."""
+    """Reads only some partitions. Conditions on partition columns stay in the query's plan."""
 
     @abstractmethod
     def partitions(self) -> list[Partition] | None:
-        """The partitions that there are; None where that is not known."""
+        """Return the existing partitions; None if they are unknown."""
 
     @abstractmethod
     def with_partitions(self, partitions: Sequence[Partition]) -> TableScan:
-        """A scan of these partitions."""
+        """Return a scan of these partitions."""
 
 
 class WatermarkPushDown(ABC):
-    """Has watermarks made where it is read: each split that its readers open by name then has its own.
+    """Generates watermarks in the source, separately for each split that its readers open by name.
 
-    A split that is slow holds the watermark back, and one that is far ahead makes no rows of others late. See
+    A slow split holds the watermark back, and a split that is far ahead does not make rows of others late. See
     `SourceReaderContext.open_split`, and `SplitColumnBatch` for the rows of a split.
     """
 
     @abstractmethod
     def with_watermarks(self, strategy: WatermarkStrategy) -> TableScan:
-        """A scan whose `TableReader` has this strategy."""
+        """Return a scan whose `TableReader` has this strategy."""

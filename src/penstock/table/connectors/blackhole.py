@@ -1,4 +1,4 @@
-"""`blackhole`: takes all rows and keeps none."""
+"""`blackhole`: discards all rows."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from penstock.table.plan.logical import Write
 
 
 class BlackholeConnector(TableConnector):
-    """See the module's text."""
+    """See the module docstring."""
 
     name = "blackhole"
     takes_partitions = True
 
     def writer(self, write: Write, options: TableOptions) -> TableWriter:
-        """Takes all changes."""
+        """Return a writer that accepts all changes."""
         return TableWriter(DiscardingSink(), ALL, wants_before=False, takes_columns=True, follows_query=True)

@@ -1,4 +1,4 @@
-"""Numbers by chance that depend on a seed and the number of a row alone (G8), for many rows at once."""
+"""Random numbers that depend only on a seed and the row number (G8), for many rows at once."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ _MASK: Final = 2**64 - 1
 
 
 class Chance:
-    """Draws for rows. Each property of a row has a lane of its own, so that no two depend on each other."""
+    """Random draws for rows. Each property of a row has its own lane, so properties are independent."""
 
     def __init__(self, seed: int, numbers: Integers) -> None:
         self._seed = seed
         self._bits: Bits = numbers.astype(np.uint64) * np.uint64(_STEP)
 
     def below(self, limit: int | Integers, lane: int) -> Integers:
-        """Numbers from 0 up to and without a limit, which is above 0."""
+        """Return integers from 0 up to a positive limit, exclusive."""
         found: Integers = (self.bits(lane) % np.asarray(limit).astype(np.uint64)).astype(np.int64)
         return found
 
     def unit(self, lane: int) -> np.ndarray[Any, np.dtype[np.float64]]:
-        """Numbers from 0 up to and without 1."""
+        """Return floats from 0 up to 1, exclusive."""
         found: np.ndarray[Any, np.dtype[np.float64]] = (self.bits(lane) >> np.uint64(11)).astype(np.float64) * 2.0**-53
         return found
 
     def price(self, lane: int) -> Integers:
-        """Prices from 100 to 100 millions, as many in each power of ten."""
+        """Return prices from 100 to 100 million, equally many in each power of ten."""
         return np.rint(10.0 ** (self.unit(lane) * 6.0 + 2.0)).astype(np.int64)
 
     def bits(self, lane: int) -> Bits:
-        """Well mixed 64-bit numbers (SplitMix64)."""
+        """Return well-mixed 64-bit numbers (SplitMix64)."""
         x = self._bits + np.uint64((self._seed * _STEP + lane * _LANE) & _MASK)
         x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

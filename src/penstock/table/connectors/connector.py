@@ -1,4 +1,4 @@
-"""What a connector of tables is: how a table is read and how it is written, by its options."""
+"""The interface of table connectors: they read and write a table according to its options."""
 
 from __future__ import annotations
 
@@ -19,36 +19,36 @@ from penstock.table.plan.logical import Scan, Write
 
 
 class TableConnector:
-    """The base of all. A connector that only reads, or only writes, leaves out the other methods.
+    """Base class of table connectors. A connector that only reads or only writes leaves out the other methods.
 
-    A simple source implements `reader`, one with abilities `scan`, a sink `writer`, and what can be asked for the rows
-    of keys `lookup`.
+    A simple source implements `reader`, a source with abilities `scan`, a sink `writer`, and a connector that looks up
+    rows by key `lookup`.
     """
 
-    #: what the option `connector` says
+    #: the value of the option `connector`
     name: ClassVar[str]
-    #: the options that a table has to have, besides `connector`
+    #: the required options of a table, besides `connector`
     required_options: ClassVar[tuple[ConfigOption[Any], ...]] = ()
-    #: the options that a table may have
+    #: the optional options of a table
     optional_options: ClassVar[tuple[ConfigOption[Any], ...]] = ()
     #: whether a table may be PARTITIONED BY columns
     takes_partitions: ClassVar[bool] = False
-    #: whether a batch may replace what is in a table, by INSERT OVERWRITE
+    #: whether a batch job may replace the contents of a table with INSERT OVERWRITE
     takes_overwrites: ClassVar[bool] = False
 
     def reader(self, scan: Scan, options: TableOptions) -> TableReader:
-        """How a table is read."""
+        """Return the reader of a table."""
         raise ValidationError(
             f"Connector '{self.name}' can only be used as a sink. It cannot be used as a source: "
             f"table {'.'.join(scan.path)}"
         )
 
     def scan(self, scan: Scan, options: TableOptions) -> TableScan:
-        """How a table is read, as the planner may change it (see `abilities`); by default not at all."""
+        """Return the scan of a table, which the planner may modify (see `abilities`); by default it cannot."""
         return WholeScan(self.reader(scan, options))
 
     def lookup(self, scan: Scan, key: Sequence[int], options: TableOptions) -> TableLookup:
-        """How the rows of keys are found. `key`: the places of their columns in the table."""
+        """Return the lookup of rows by key. `key`: the positions of the key columns in the table."""
         raise ValidationError(
             "Processing-time temporal join is not supported yet. "
             f"Connector '{self.name}' cannot be asked for the rows of keys, so table {'.'.join(scan.path)} cannot be "
@@ -56,26 +56,26 @@ class TableConnector:
         )
 
     def writer(self, write: Write, options: TableOptions) -> TableWriter:
-        """How a table is written."""
+        """Return the writer of a table."""
         raise ValidationError(
             f"Connector '{self.name}' can only be used as a source. It cannot be used as a sink: "
             f"table {'.'.join(write.path)}"
         )
 
     def readable_metadata(self, options: TableOptions) -> Mapping[str, DataType]:
-        """The METADATA columns that a source has, by their keys."""
+        """Return the METADATA columns that a source provides, by key."""
         return {}
 
     def writable_metadata(self, options: TableOptions) -> Mapping[str, DataType]:
-        """The METADATA columns that a sink takes, by their keys."""
+        """Return the METADATA columns that a sink accepts, by key."""
         return {}
 
     def more_options(self, options: TableOptions, columns: Sequence[str]) -> Iterable[str]:
-        """Keys of options that depend on others or on the names of columns, such as those of a format."""
+        """Return the option keys that depend on other options or on column names, such as those of a format."""
         return ()
 
     def check(self, options: TableOptions, columns: Sequence[str]) -> None:
-        """Refuse options that it does not take, and tables that lack what it needs."""
+        """Reject unsupported options, and tables that lack required ones."""
         declared = [*self.required_options, *self.optional_options]
         known = {CONNECTOR.key(), *(one.key() for one in declared), *self.more_options(options, columns)}
         unknown = sorted(options.keys() - known)
@@ -92,21 +92,21 @@ class TableConnector:
 
 
 class Connectors:
-    """Connectors by their names."""
+    """Connectors by name."""
 
     def __init__(self, *connectors: TableConnector) -> None:
         self._connectors = {one.name: one for one in connectors}
 
     def names(self) -> list[str]:
-        """What the option `connector` may say."""
+        """Return the possible values of the option `connector`."""
         return sorted(self._connectors)
 
     def find(self, name: str) -> TableConnector | None:
-        """The connector of a name."""
+        """Return the connector with this name."""
         return self._connectors.get(name)
 
     def scan(self, node: Scan) -> TableScan:
-        """How a table is read. Raises `ValidationError` for options that no connector takes."""
+        """Return the scan of a table. Raises `ValidationError` for options that no connector supports."""
         if isinstance(node.source, TableScan):
             return node.source
         connector, options = self._checked(node)
@@ -114,13 +114,13 @@ class Connectors:
         return connector.scan(node, options)
 
     def reader(self, node: Scan) -> TableReader:
-        """How a table is read. Raises `ValidationError` for options that no connector takes."""
+        """Return the reader of a table. Raises `ValidationError` for options that no connector supports."""
         found = self.scan(node)
         found.check()
         return found.reader()
 
     def lookup(self, node: Scan, key: Sequence[int]) -> TableLookup:
-        """How the rows of keys are found. Raises `ValidationError` for connectors that cannot be asked."""
+        """Return the lookup of rows by key. Raises `ValidationError` if the connector does not support lookups."""
         if holds_all(dict(node.options)):
             return held_lookup(self.reader(node), node, key)
         connector, options = self._checked(node)
@@ -128,13 +128,13 @@ class Connectors:
         return connector.lookup(node, key, options)
 
     def writer(self, node: Write) -> TableWriter:
-        """How a table is written. Raises `ValidationError` for options that no connector takes."""
+        """Return the writer of a table. Raises `ValidationError` for options that no connector supports."""
         connector, options = self._checked(node)
         _check_metadata(options.title, node, connector.writable_metadata(options), is_read=False)
         return connector.writer(node, options)
 
     def check_overwrites(self, node: Write) -> None:
-        """Raise `UnsupportedError` unless a batch may replace what is in the table."""
+        """Raise `UnsupportedError` unless a batch job may replace the contents of the table."""
         options = TableOptions(".".join(node.path), without_holding(dict(node.options)))
         found = self._find(options)
         if not found.takes_overwrites:

@@ -1,6 +1,6 @@
-"""A table that ends, read as a whole and held by key: a look-up for every connector whose tables end.
+"""A bounded table read as a whole and cached by key: a lookup for every connector with bounded tables.
 
-A table asks for it by `lookup.cache` = `FULL`; `lookup.full-cache.*` say when it is read again.
+A table enables it with `lookup.cache` = `FULL`; the options `lookup.full-cache.*` set when it is reloaded.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from penstock.table.data.errors import ValidationError
 from penstock.table.plan.changes import INSERTS
 from penstock.table.plan.logical import Scan
 
-#: what says how much of a table is held
+#: the option that selects how much of a table is cached
 CACHE: Final = "lookup.cache"
 _ABOUT_HOLDING: Final = "lookup.full-cache."
-#: how many rows a source is asked for at a time
+#: the number of rows requested from a source at a time
 _ROWS_AT_ONCE: Final = 1 << 16
 _MS_A_SECOND: Final = 1_000
 
 
 class ReadingStopped(Exception):
-    """Nobody wants the table any more that is being read."""
+    """Raised when the table being read is no longer needed."""
 
 
 class _Alone:
-    """What hosts the enumerator and the only reader of a source. What is asked for waits until `work` does it."""
+    """Hosts the enumerator and the only reader of a source. Calls are queued until `work` runs them."""
 
     subtask_index = 0
     parallelism = 1
@@ -57,19 +57,19 @@ class _Alone:
         self.requests += 1
 
     def count(self, name: str, increment: int = 1) -> None:
-        """Nobody looks at figures of a table that is held."""
+        """Do nothing: metrics of a cached table are not reported."""
 
     def gauge(self, name: str, function: Callable[[], int | float]) -> None:
-        """The same."""
+        """Do nothing: metrics of a cached table are not reported."""
 
     def collect_side(self, tag_id: str, batch: Batch) -> None:
-        """Nobody reads side outputs of a table."""
+        """Do nothing: a table has no side outputs."""
 
     def open_split(self, split_id: str) -> None:
-        """Watermarks do not matter."""
+        """Do nothing: watermarks do not matter."""
 
     def close_split(self, split_id: str) -> None:
-        """Watermarks do not matter."""
+        """Do nothing: watermarks do not matter."""
 
     def assign_split(self, split: Any, subtask_index: int) -> None:
         self.splits.append(split)
@@ -83,7 +83,7 @@ class _Alone:
         self._waiting.append((work, handler))
 
     def work(self) -> bool:
-        """Do what waits; whether there was anything."""
+        """Run the queued calls; return whether there were any."""
         had = bool(self._waiting)
         while self._waiting:
             work, handler = self._waiting.popleft()
@@ -92,7 +92,7 @@ class _Alone:
 
 
 def read_whole(source: Source[Any, Any], is_stopped: Callable[[], bool] = lambda: False) -> list[pa.RecordBatch]:
-    """All rows of a source of columns that ends, in this thread. Raises `ReadingStopped` once `is_stopped` says so."""
+    """Read all rows of a bounded source of columns in this thread. Raises `ReadingStopped` if `is_stopped` says so."""
 
     def check() -> None:
         if is_stopped():
@@ -122,7 +122,7 @@ def read_whole(source: Source[Any, Any], is_stopped: Callable[[], bool] = lambda
 
 
 def _served(host: _Alone, enumerator: Any, reader: Any) -> bool:
-    """Bring messages between enumerator and reader; whether there were any."""
+    """Pass messages between enumerator and reader; return whether there were any."""
     served = host.work()
     while host.requests:
         host.requests -= 1
@@ -141,7 +141,7 @@ def _served(host: _Alone, enumerator: Any, reader: Any) -> bool:
 
 
 class RowsByKey:
-    """Rows in the order of their keys, and where those of each key are. Never changes, so threads may share it."""
+    """Rows sorted by key, with the location of each key's rows. Immutable, so threads may share it."""
 
     def __init__(self, batches: Sequence[pa.RecordBatch], schema: pa.Schema, key: Sequence[int]) -> None:
         names = column_names(len(schema))
@@ -156,7 +156,7 @@ class RowsByKey:
         if not valid.all():
             kept = pa.array(np.flatnonzero(valid))
             table, keys = table.take(kept), [column.take(kept) for column in keys]
-        #: the distinct keys if they are one column of whole numbers; else None, and `_numbers` has them
+        #: the distinct keys, if the key is one integer column; otherwise None, and `_numbers` holds them
         self._sorted: Any = None
         self._numbers: dict[Any, int] = {}
         if len(keys) == 1 and pa.types.is_integer(keys[0].type):
@@ -175,7 +175,7 @@ class RowsByKey:
         return int(self._rows.num_rows)
 
     def find(self, keys: pa.RecordBatch) -> LookedUp:
-        """The rows of keys, see `LookupReader`."""
+        """Return the rows of keys; see `LookupReader`."""
         numbers = self._numbers_of(keys)
         known = np.flatnonzero(numbers >= 0)
         counts = self._counts[numbers[known]]
@@ -185,7 +185,7 @@ class RowsByKey:
         return LookedUp(rows, pa.array(np.repeat(known, counts), pa.int64()))
 
     def _numbers_of(self, keys: pa.RecordBatch) -> Any:
-        """The number of each key here; -1 for those that are not here."""
+        """Return the number of each key in this table; -1 for unknown keys."""
         columns = [_comparable(column) for column in keys.columns]
         if self._sorted is not None:
             asked = columns[0].fill_null(0).to_numpy()
@@ -206,7 +206,7 @@ def _whole(column: pa.ChunkedArray) -> pa.Array:
 
 
 def _comparable(column: pa.Array) -> pa.Array:
-    """Values in canonical form, and points in time as whole numbers: Python's own have no nanoseconds."""
+    """Return values in canonical form, and timestamps as integers: Python's own have no nanoseconds."""
     kind = column.type
     if pa.types.is_timestamp(kind) or pa.types.is_duration(kind):
         return column.view(pa.int64())
@@ -217,9 +217,9 @@ class HeldTable(LookupReader):
     """Reads a table when it opens, and then answers from memory.
 
     Args:
-        source: reads the table; it ends.
-        schema: the columns that it gives.
-        key: the places of the key columns.
+        source: reads the table; must be bounded.
+        schema: the columns of the source.
+        key: the positions of the key columns.
     """
 
     def __init__(self, source: Source[Any, Any], schema: pa.Schema, key: Sequence[int]) -> None:
@@ -234,14 +234,14 @@ class HeldTable(LookupReader):
         self._held = self.read()
 
     def read(self) -> RowsByKey:
-        """The table as it is now. Changes nothing here, so it may run beside `lookup` in another thread.
+        """Read the current table. Changes no state, so it may run alongside `lookup` in another thread.
 
-        Raises `ReadingStopped` when the reader is closed meanwhile.
+        Raises `ReadingStopped` if the reader is closed in the meantime.
         """
         return RowsByKey(read_whole(self._source, lambda: self._is_closed), self._schema, self._key)
 
     def hold(self, rows: RowsByKey) -> None:
-        """Answer from these rows from now on."""
+        """Use these rows for lookups from now on."""
         self._held = rows
 
     def lookup(self, keys: pa.RecordBatch) -> LookedUp:
@@ -250,25 +250,25 @@ class HeldTable(LookupReader):
         return self._held.find(keys)
 
     def close(self) -> None:
-        """Forget the rows."""
+        """Release the rows, and stop a running read."""
         self._is_closed = True
         self._held = None
 
 
 def holds_all(options: Mapping[str, str]) -> bool:
-    """Whether a table is to be held as a whole."""
+    """Return whether a table is cached as a whole."""
     return options.get(CACHE, "").upper() == "FULL"
 
 
 def without_holding(options: Mapping[str, str]) -> Mapping[str, str]:
-    """The options of a table without those that say that it is held, which no connector has to know."""
+    """Return a table's options without the options of the full cache, which connectors need not know."""
     if not holds_all(options):
         return options
     return {key: value for key, value in options.items() if key != CACHE and not key.startswith(_ABOUT_HOLDING)}
 
 
 def held_lookup(reader: TableReader, scan: Scan, key: Sequence[int]) -> TableLookup:
-    """The look-up of a table that is held. Raises `ValidationError` for one that does not end, or that changes."""
+    """Return the lookup of a cached table. Raises `ValidationError` if it is unbounded or not append-only."""
     title = ".".join(scan.path)
     if reader.source is None or reader.source.boundedness is not Boundedness.BOUNDED:
         raise ValidationError(

@@ -1,7 +1,7 @@
-"""Tables that are asked for the rows of keys, instead of being read whole: what a look-up join needs.
+"""Tables that are queried by key instead of being read whole, for lookup joins.
 
-An operator collects the keys of a batch and asks once. The answer has the rows of all keys, and for each row the number
-of its key, so that the operator can put both together by Arrow's kernels:
+An operator collects the keys of a batch and makes one call. The answer has the rows of all keys and, for each row, the
+number of its key, so the operator can join both with Arrow's kernels:
 
     found = reader.lookup(keys)
     joined = left.take(found.key_numbers)       # beside the columns of found.rows
@@ -22,11 +22,11 @@ from penstock.table.plan.row_schema import RowSchema
 
 
 class LookedUp(NamedTuple):
-    """Rows that belong to keys.
+    """The rows found for a batch of keys.
 
     Attributes:
-        rows: columns as a `TableReader` gives them, named c0, c1 and on.
-        key_numbers: for each row the place of its key in the batch of keys, 64-bit integers that never go down.
+        rows: columns named c0, c1 and so on, as a `TableReader` returns them.
+        key_numbers: for each row, the position of its key in the batch; 64-bit integers that never decrease.
     """
 
     rows: pa.RecordBatch
@@ -34,44 +34,44 @@ class LookedUp(NamedTuple):
 
 
 class LookupReader(ABC):
-    """Answers at once. Made where it is used, and used by one thread."""
+    """A synchronous lookup. Created where it is used, and used by one thread."""
 
     def open(self) -> None:  # noqa: B027 - most have nothing to open
-        """Connect to what is asked; called once, before the first keys."""
+        """Connect to the external system; called once, before the first keys."""
 
     @abstractmethod
     def lookup(self, keys: pa.RecordBatch) -> LookedUp:
-        """The rows of these keys, a column for each key column in the order of `TableLookup.key`.
+        """Return the rows of these keys, which have one column per key column in the order of `TableLookup.key`.
 
-        A key with NULL has no rows. Keys may be there twice: each gets its rows.
+        A key with NULL has no rows. Duplicate keys each get their rows.
         """
 
     def close(self) -> None:  # noqa: B027 - most have nothing to close
-        """Release what it holds; called on every path."""
+        """Release all resources; called on every path."""
 
 
 class AsyncLookupReader(ABC):
-    """Answers later, so that several batches of keys are on their way at once. Runs in one event loop."""
+    """An asynchronous lookup with several batches of keys in flight. Runs in one event loop."""
 
     async def open(self) -> None:  # noqa: B027 - most have nothing to open
-        """Connect to what is asked; awaited once, before the first keys."""
+        """Connect to the external system; awaited once, before the first keys."""
 
     @abstractmethod
     async def lookup(self, keys: pa.RecordBatch) -> LookedUp:
-        """As `LookupReader.lookup`."""
+        """See `LookupReader.lookup`."""
 
     async def close(self) -> None:  # noqa: B027 - most have nothing to close
-        """Release what it holds; awaited on every path."""
+        """Release all resources; awaited on every path."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableLookup:
-    """How the rows of keys are found. It travels with the job; readers are made in the workers.
+    """How to look up rows by key. It travels with the job; readers are created in the workers.
 
     Attributes:
-        key: the places of the columns that keys have, among the stored columns of the table.
-        create_reader: makes a reader that answers at once; None where there is only the other.
-        create_async_reader: makes one that answers later; None where there is none.
+        key: the indexes of the key columns among the table's stored columns.
+        create_reader: creates a synchronous reader; None if lookups are only asynchronous.
+        create_async_reader: creates an asynchronous reader; None if lookups are only synchronous.
     """
 
     key: tuple[int, ...]
@@ -80,11 +80,11 @@ class TableLookup:
 
 
 class ColumnsLookup(LookupReader):
-    """Finds rows in columns that are held in memory: for small tables, and for tests.
+    """Looks up rows in columns held in memory, for small tables and for tests.
 
     Args:
         columns: the rows, in the order of the table's stored columns.
-        key: the places of the key columns.
+        key: the indexes of the key columns.
     """
 
     def __init__(self, columns: pa.Table, key: Sequence[int]) -> None:
@@ -108,5 +108,5 @@ class ColumnsLookup(LookupReader):
 
 
 def key_schema(schema: RowSchema, key: Sequence[int]) -> RowSchema:
-    """The columns of keys."""
+    """Return the schema of keys."""
     return RowSchema(tuple(schema[place] for place in key))

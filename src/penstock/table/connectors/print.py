@@ -1,4 +1,4 @@
-"""`print`: shows rows on the program's standard output, as Flink prints them."""
+"""The `print` connector: prints rows to the program's standard output, in Flink's format."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ IDENTIFIER: Final = (
 
 
 class PrintConnector(TableConnector):
-    """See the module's text."""
+    """See the module docstring."""
 
     name = "print"
     optional_options = (IDENTIFIER,)
     takes_partitions = True
 
     def writer(self, write: Write, options: TableOptions) -> TableWriter:
-        """Takes all changes."""
+        """Return a writer that accepts all changes."""
         return TableWriter(
             PrintSink(options.read(IDENTIFIER)), ALL, takes_either=True, takes_text=True, follows_query=True
         )

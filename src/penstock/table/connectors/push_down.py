@@ -1,4 +1,4 @@
-"""What the planner asks of tables that are read, by their abilities. A table without one answers None."""
+"""Push-downs that the planner requests from table scans. Each returns None if the table lacks the ability."""
 
 from __future__ import annotations
 
@@ -38,20 +38,20 @@ from penstock.table.typed.user_call import UserCall
 
 
 class PushedFilter(NamedTuple):
-    """A table that leaves out rows, and the conditions that are still to be asked."""
+    """A scan that leaves out rows, and the conditions that remain to be evaluated."""
 
     scan: Scan
     remaining: tuple[Typed, ...]
 
 
 class PushDown:
-    """Changes how tables are read. `scan` says how one is read; without it nothing is pushed anywhere."""
+    """Pushes operations into table scans. `scan` returns the scan of a node; without it nothing is pushed down."""
 
     def __init__(self, scan: Callable[[Scan], TableScan] | None = None) -> None:
         self._scan = scan
 
     def narrowed(self, node: Scan, columns: Sequence[int]) -> Scan | None:
-        """The table with these columns alone, in this order."""
+        """Return the scan with only these columns, in this order."""
         found = self._found(node)
         if not isinstance(found, ProjectionPushDown):
             return None
@@ -61,7 +61,7 @@ class PushDown:
         )
 
     def leaves(self, node: Scan, paths: Sequence[Path]) -> Scan | None:
-        """The table with a column for each path. Columns of its key and METADATA columns are paths of their own."""
+        """Return the scan with one column per path. Key columns and METADATA columns are paths of their own."""
         found = self._found(node)
         if not isinstance(found, NestedPushDown):
             return None
@@ -71,21 +71,21 @@ class PushDown:
         return _with_columns(node, RowSchema(columns), places, made)
 
     def limited(self, node: Scan, count: int) -> Scan | None:
-        """The table where so many rows are enough."""
+        """Return the scan limited to `count` rows."""
         found = self._found(node)
         if not isinstance(found, LimitPushDown) or found.reader().changes != INSERTS:
             return None
         return replace(node, source=found.with_limit(count), pushed=(*node.pushed, f"limit=[{count}]"))
 
     def timed(self, node: Scan, strategy: WatermarkStrategy) -> TableReader | None:
-        """How the table is read with watermarks that are made there."""
+        """Return the reader that generates watermarks at the source."""
         found = self._found(node)
         if not isinstance(found, WatermarkPushDown):
             return None
         return found.with_watermarks(strategy).reader()
 
     def filtered(self, node: Scan, conditions: Sequence[Typed], session: Session) -> PushedFilter | None:
-        """The table without rows for which conditions are not true. Of one whose rows change none are left out."""
+        """Return the scan without rows that fail the conditions. Nothing is pushed into the scan of a changelog."""
         found = self._found(node)
         if not isinstance(found, FilterPushDown | PartitionPushDown) or found.reader().changes != INSERTS:
             return None
@@ -115,7 +115,7 @@ NO_PUSH_DOWN = PushDown()
 
 
 def _with_columns(node: Scan, schema: RowSchema, places: dict[int, int], source: TableScan) -> Scan:
-    """A table with other columns. `places`: where the columns are that are still there."""
+    """Return a scan with other columns. `places`: the new indexes of the columns that remain."""
     return replace(
         node,
         schema=schema,
@@ -126,7 +126,7 @@ def _with_columns(node: Scan, schema: RowSchema, places: dict[int, int], source:
 
 
 def leaf(schema: RowSchema, path: Path) -> PlanColumn:
-    """The column that a path is."""
+    """Return the column at a path."""
     if len(path) == 1:
         return schema[path[0]]
     names = [schema[path[0]].name]
@@ -145,7 +145,7 @@ def _text(condition: Typed, node: Scan) -> str:
 def _chosen_partitions(
     node: Scan, scan: PartitionPushDown, conditions: Sequence[Typed], session: Session
 ) -> tuple[TableScan, str] | None:
-    """The scan of the partitions for which conditions may be true, and these as text; None where that says nothing."""
+    """Return a scan of the partitions that may satisfy the conditions, and these as text; None if none is excluded."""
     keys = {place: column for place, column in enumerate(node.schema) if column.name in node.partition_keys}
     asked = [one for one in conditions if _is_over(one, set(keys))]
     known = scan.partitions() if asked else None
@@ -164,7 +164,7 @@ def _chosen_partitions(
     wanted = np.ones(len(known), np.bool_)
     for answer in answers:
         wanted &= pc.fill_null(answer, False).to_numpy(zero_copy_only=False)
-    # A value that a cast does not read may still be one for the connector.
+    # The connector may accept a value that the cast cannot read.
     chosen = [one for one, is_wanted in zip(known, (wanted | unread).tolist(), strict=True) if is_wanted]
     if len(chosen) == len(known):
         return None
@@ -173,7 +173,7 @@ def _chosen_partitions(
 
 
 def _is_over(condition: Typed, places: set[int]) -> bool:
-    """Whether a condition reads columns of these places, no others, and calls nothing of the program."""
+    """Return whether a condition reads only columns at these indexes and calls no user-defined function."""
     parts = list(condition.walk())
     read = {one.index for one in parts if isinstance(one, Field)}
     return bool(read) and read <= places and not any(isinstance(one, UserCall) for one in parts)

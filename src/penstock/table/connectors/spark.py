@@ -1,4 +1,4 @@
-"""`spark`: a table that Spark knows, or files that Spark reads. Batches read it where it lies."""
+"""The `spark` connector: a table registered in Spark, or files that Spark reads. Batch jobs read it in place."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ FORMAT: Final = (
 
 
 class SparkConnector(TableConnector):
-    """See the module's text. Of `table` and `path` there is one. Columns go by their order."""
+    """See the module docstring. Takes either `table` or `path`. Columns are matched by position."""
 
     name = "spark"
     optional_options = (TABLE, PATH, FORMAT)
 
     def reader(self, scan: Scan, options: TableOptions) -> TableReader:
-        """Reads a data frame, in batch only."""
+        """Return a reader of a data frame, for batch jobs only."""
         table, path = options.read(TABLE), options.read(PATH)
         if table is not None and path is None:
             return TableReader(None, frame=partial(_table, table), spark_table=table)

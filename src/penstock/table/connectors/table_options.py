@@ -1,4 +1,4 @@
-"""The options of one table, read as a connector declares them."""
+"""The options of one table, parsed as a connector declares them."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ FORMAT: Final = (
 
 
 class TableOptions(Mapping[str, str]):
-    """The options of a table as text, which `read` gives as what they mean.
+    """The options of a table as text, which `read` converts to typed values.
 
     Args:
-        title: the table, as errors name it.
-        values: the options by their keys.
-        prefix: what stands in front of each key; for a format its name and a point.
-        zone: the time zone of the session.
+        title: the table's name in error messages.
+        values: the options by key.
+        prefix: the prefix of each key; for a format, its name and a dot.
+        zone: the session time zone.
     """
 
     def __init__(self, title: str, values: Mapping[str, str], prefix: str = "", zone: tzinfo = UTC) -> None:
@@ -49,10 +49,10 @@ class TableOptions(Mapping[str, str]):
         return sum(1 for _ in self)
 
     def read(self, option: ConfigOption[T]) -> T:
-        """The value of an option: a duration in ms, a size of memory in bytes.
+        """Return the value of an option: durations in ms, memory sizes in bytes.
 
         Raises:
-            ValidationError: naming table, option and value, if the value is none of the option's.
+            ValidationError: if the value is invalid; it names the table, the option and the value.
         """
         text = self.get(option.key())
         if text is None:
@@ -63,18 +63,18 @@ class TableOptions(Mapping[str, str]):
             raise ValidationError(f"Invalid option of table {self.title}: {self._named(error, option)}") from error
 
     def required(self, option: ConfigOption[T | None]) -> T:
-        """The value of an option that must be there. Raises `ValidationError` where it is not."""
+        """Return the value of a required option; raise `ValidationError` if it is missing."""
         found = self.read(option)
         if found is None:
             raise missing(self.title, [self._prefix + option.key()])
         return found
 
     def below(self, prefix: str) -> TableOptions:
-        """The options whose keys begin with this, without it."""
+        """Return the options whose keys begin with a prefix, without the prefix."""
         return TableOptions(self.title, self._values, self._prefix + prefix, self.zone)
 
     def wrong(self, key: str, reason: str) -> ValidationError:
-        """The error for an option whose value does not do."""
+        """Return the error for an option with an invalid value."""
         return ValidationError(f"Invalid value for option '{self._prefix}{key}' of table {self.title}: {reason}")
 
     def _named(self, error: ConfigurationError, option: ConfigOption[Any]) -> str:
@@ -82,7 +82,7 @@ class TableOptions(Mapping[str, str]):
 
 
 def missing(title: str, keys: Sequence[str]) -> ValidationError:
-    """The error for options that a table has to have."""
+    """Return the error for missing required options."""
     return ValidationError(
         f"One or more required options are missing for table {title}. Missing required options are: {', '.join(keys)}"
     )

@@ -1,1 +1,1 @@
-"""What tables consist of: types, columns, single values, and what can be wrong with them."""
+"""The building blocks of tables: types, columns, single values, and errors."""

@@ -1,9 +1,9 @@
-"""How columns are kept: the Arrow type for each logical type.
+"""The Arrow type of each logical type.
 
-Arrow has no months, so an interval of months is a number of them. Texts and bytes do not keep their length, and times
-of day are milliseconds whatever their precision, as in Flink. The keys of Arrow's maps are never NULL, so those of maps
-and multisets are structs of one field (`penstock.codecs.map_columns`); other programs get and give plain maps. What
-Arrow has no type for is bytes: bitmaps in the portable format of Roaring, variants and Python objects as pickles.
+Arrow has no interval of months, so it is stored as a number. Text and bytes lose their declared length, and times of
+day are milliseconds at any precision, as in Flink. The keys of Arrow maps are never NULL, so the keys of maps and
+multisets are structs of one field (`penstock.codecs.map_columns`); other programs exchange plain maps. Types that Arrow
+lacks are stored as bytes: bitmaps in the portable Roaring format, variants and Python objects as pickles.
 """
 
 from __future__ import annotations
@@ -92,12 +92,12 @@ _LOGICAL: Final[dict[pa.DataType, DataType]] = {
 
 
 def time_unit(precision: int) -> str:
-    """The unit in which Arrow keeps points in time with so many digits: never whole seconds."""
+    """Return the unit of Arrow timestamps with this many fractional digits: never whole seconds."""
     return "ms" if precision <= 3 else "us" if precision <= 6 else "ns"
 
 
 def arrow_type(data_type: DataType) -> pa.DataType:
-    """The Arrow type of a column of this type. Raises `UnsupportedError` for what no column holds."""
+    """Return the Arrow type of a column of this type; raise `UnsupportedError` if columns cannot have it."""
     kind = type(data_type)
     plain = _PLAIN.get(kind)
     if plain is not None:
@@ -120,12 +120,12 @@ def arrow_type(data_type: DataType) -> pa.DataType:
 
 
 def arrow_schema(row: RowType) -> pa.Schema:
-    """The Arrow schema of rows of this type."""
+    """Return the Arrow schema of rows of this type."""
     return pa.schema([pa.field(field.name, arrow_type(field.data_type)) for field in row.fields])
 
 
 def logical_type(found: pa.DataType) -> DataType:
-    """The logical type for an Arrow type, as columns from elsewhere have it. Raises `UnsupportedError` for others."""
+    """Return the logical type for the Arrow type of an external column; raise `UnsupportedError` for other types."""
     plain = _LOGICAL.get(found)
     if plain is not None:
         return plain

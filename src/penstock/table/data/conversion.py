@@ -1,8 +1,8 @@
-"""Between values as programs have them and as tables hold them (see `values`), in both directions.
+"""Converts between the values of user programs and those in tables (see `values`), in both directions.
 
-| type | programs give | programs get |
+| type | programs provide | programs receive |
 | --- | --- | --- |
-| TIMESTAMP | `datetime`; one with a time zone is moved to the session's | `datetime` without a time zone |
+| TIMESTAMP | `datetime`; one with a time zone is converted to the session's | `datetime` without a time zone |
 | TIMESTAMP_LTZ | `Instant`; `datetime`, without a time zone in the session's | `datetime` with the session's zone |
 | DATE, TIME | `date`, `time` | the same |
 | INTERVAL DAY … SECOND | `timedelta` | the same |
@@ -29,7 +29,7 @@ from penstock.table.data import logical_types as types
 from penstock.table.data.logical_types import DataType
 from penstock.table.data.temporal_text import DAY_NS, format_date
 
-#: a function of one value that is not None
+#: converts one value that is not None
 Converter = Callable[[Any], Any]
 
 _EPOCH: Final = datetime.datetime(1970, 1, 1)
@@ -39,7 +39,7 @@ _EXACT: Final = decimal.Context(prec=100, rounding=decimal.ROUND_HALF_UP)
 
 
 def held_of(data_type: DataType, zone: datetime.tzinfo) -> Converter:
-    """A function from values of a program to held ones. It raises `WrongTypeError` for what does not fit the type."""
+    """Return a function from user values to internal ones; it raises `WrongTypeError` if a value does not fit."""
     convert = _to_held(data_type, zone)
 
     def held(value: Any) -> Any:
@@ -55,7 +55,7 @@ def held_of(data_type: DataType, zone: datetime.tzinfo) -> Converter:
     return held
 
 
-#: the classes that a value must have where the conversion alone would accept any
+#: the classes that a value must have where the conversion alone would accept any value
 _REQUIRED: Final[tuple[tuple[type[DataType], tuple[type, ...]], ...]] = (
     (types.BooleanType, (bool, np.bool_)),
     (types.NumericType, (int, float, decimal.Decimal, np.number)),
@@ -65,7 +65,7 @@ _REQUIRED: Final[tuple[tuple[type[DataType], tuple[type, ...]], ...]] = (
 
 
 def checked(data_type: DataType, convert: Converter) -> Converter:
-    """A converter that raises `WrongTypeError` for text as a BOOLEAN or a number, and for other values as text."""
+    """Return a converter that raises `WrongTypeError` for text as a BOOLEAN or number, and for non-text as text."""
     required = next((classes for kind, classes in _REQUIRED if isinstance(data_type, kind)), None)
     if required is None:
         return convert
@@ -139,7 +139,7 @@ def _time_to_held(value: Any) -> int:
 
 
 def _at(value: datetime.datetime, zone: datetime.tzinfo) -> datetime.datetime:
-    """What the clock of a zone shows at a moment."""
+    """Return the local time in a zone at an instant."""
     return value.astimezone(zone).replace(tzinfo=None)
 
 
@@ -154,7 +154,7 @@ def _moment(value: datetime.datetime | Instant, zone: datetime.tzinfo) -> int:
 
 
 def _nanoseconds(value: datetime.datetime) -> int:
-    # pandas has nanoseconds, beside the microseconds of the class that it derives from
+    # pandas has nanoseconds in addition to the microseconds of the base class
     return (value.replace(tzinfo=None) - _EPOCH) // _MICROSECOND * 1_000 + int(getattr(value, "nanosecond", 0))
 
 
@@ -191,7 +191,7 @@ def _row_to_held(data_type: types.RowType, zone: datetime.tzinfo) -> Converter:
 
 
 def parts_of_row(data_type: types.RowType) -> Callable[[Any], list[Any]]:
-    """A function that gives the values of a row's fields. It raises `WrongTypeError` for other values."""
+    """Return a function that extracts the values of a row's fields; it raises `WrongTypeError` for other values."""
     names = data_type.field_names()
 
     def parts_of(value: Any) -> list[Any]:
@@ -204,7 +204,7 @@ def parts_of_row(data_type: types.RowType) -> Callable[[Any], list[Any]]:
 
 
 def _parts(value: Any, names: list[str]) -> list[Any]:
-    """The values of the fields of a row, in whichever form it comes."""
+    """Return the values of a row's fields, for every accepted form of a row."""
     if isinstance(value, Row):
         return value.get_fields_by_names(names) if _has_names(value, names) else list(value)
     if isinstance(value, Mapping):
@@ -224,11 +224,11 @@ def _has_names(row: Row, names: list[str]) -> bool:
 
 
 def seen_of(data_type: DataType, zone: datetime.tzinfo, for_functions: bool = False) -> Converter:
-    """A function from held values to what programs get.
+    """Return a function from internal values to user values.
 
     Args:
         data_type: the type of the values.
-        zone: the session's time zone.
+        zone: the session time zone.
         for_functions: whether the values are operands of user-defined functions. Rows then know the names of their
             fields, and a FLOAT is the exact value of its four bytes, both as in PyFlink.
     """
@@ -237,7 +237,7 @@ def seen_of(data_type: DataType, zone: datetime.tzinfo, for_functions: bool = Fa
 
 
 def is_seen_as_held(data_type: DataType) -> bool:
-    """Whether user-defined functions get values of this type without conversion."""
+    """Return whether user-defined functions receive values of this type without conversion."""
     return not isinstance(data_type, _CONVERTED)
 
 
@@ -286,12 +286,12 @@ def _to_seen(data_type: DataType, zone: datetime.tzinfo, for_functions: bool) ->
 
 
 def _key(value: Any) -> Any:
-    """A value that can be a key of a dict: a list becomes a tuple."""
+    """Return a value that can be a dict key: a list becomes a tuple."""
     return tuple(map(_key, value)) if isinstance(value, list) else value
 
 
 def shortest_float(value: float) -> float:
-    """The float with the fewest digits that rounds to the same FLOAT: 0.1 for 0.10000000149011612."""
+    """Return the float with the fewest digits that rounds to the same FLOAT: 0.1 for 0.10000000149011612."""
     return float(str(np.float32(value)))
 
 

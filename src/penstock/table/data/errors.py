@@ -1,4 +1,4 @@
-"""What can be wrong with a query."""
+"""The errors of queries."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from penstock.base.errors import ConfigurationError, OperationError
 
 
 class ValidationError(ConfigurationError):
-    """A query, a table or a call of a function cannot be planned: the message says which part and why."""
+    """A query, a table or a function call cannot be planned; the message names the part and the reason."""
 
 
 class UnknownNameError(ValidationError):
-    """A query names a table or a column that is not there.
+    """A query names a table or a column that does not exist.
 
     Args:
         reason: a sentence without a full stop.
-        at: the offset of the name in the text of the statement; below 0 if it is unknown.
-        name: the name, and a parenthesis after that of a function; without `at` it is looked up in the text.
+        at: the offset of the name in the statement; negative if it is unknown.
+        name: the name, with an opening parenthesis if it is a function; without `at` it is searched in the statement.
     """
 
     def __init__(self, reason: str, at: int = -1, name: str = "") -> None:
@@ -28,7 +28,7 @@ class UnknownNameError(ValidationError):
         self.reason, self.at, self.name = reason, at, name
 
     def located(self, sql: str) -> UnknownNameError:
-        """The same error with line, column and a caret below the name. `sql`: the text of the statement."""
+        """Return the same error with line, column and a caret below the name. `sql`: the statement."""
         at = self.at if self.at >= 0 or not self.name else _place_of(self.name, sql)
         if not 0 <= at < len(sql):
             return self
@@ -48,9 +48,9 @@ _NAMES: Final = re.compile(
 
 
 def _place_of(name: str, sql: str) -> int:
-    """The offset of a name in a statement; below 0 if it is not there, or if there are several that could be meant.
+    """Return the offset of a name in a statement; negative if the name is missing or ambiguous.
 
-    A name that ends in a parenthesis is that of a function, and all calls mean the same one.
+    A name that ends in a parenthesis is a function's, and all calls mean the same one.
     """
     is_call = name.endswith("(")
     name = name.removesuffix("(")
@@ -64,7 +64,7 @@ def _place_of(name: str, sql: str) -> int:
 
 @contextmanager
 def names_located(sql: str) -> Iterator[None]:
-    """Let errors of unknown names say where in this text the names stand."""
+    """Add the position in this statement to errors about unknown names."""
     try:
         yield
     except UnknownNameError as error:
@@ -72,6 +72,6 @@ def names_located(sql: str) -> Iterator[None]:
 
 
 class TableRuntimeError(OperationError):
-    """A query met a value that one of its functions cannot take. The job fails at once: it would meet it again."""
+    """A function of a query cannot process a value. The job fails without a restart, which would fail again."""
 
     suppresses_restart = True

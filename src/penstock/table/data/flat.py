@@ -1,4 +1,4 @@
-"""The values of columns as NumPy sees them in Arrow's memory, and back; NULLs stay apart and nothing is copied."""
+"""Arrow columns as NumPy arrays and back, without copying numbers; NULLs are kept separately."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import pyarrow.compute as pc
 
 
 def flat_values(column: pa.Array) -> Any:
-    """The values of a column of numbers or of points in time as whole or floating-point numbers.
+    """Return the values of a column of numbers or timestamps as integers or floating-point numbers.
 
-    Where a value is NULL there is any number.
+    The values at NULLs are arbitrary.
     """
     stored = _stored(column.type)
     _, data = column.buffers()
@@ -23,27 +23,27 @@ def flat_values(column: pa.Array) -> Any:
 
 
 def milliseconds(times: pa.Array) -> Any:
-    """Points in time as a numpy array of milliseconds since 1970."""
+    """Return timestamps as a NumPy array of milliseconds since 1970."""
     if times.type.unit != "ms":
         times = times.cast(pa.timestamp("ms", times.type.tz), safe=False)
     return times.view(pa.int64()).to_numpy(zero_copy_only=False) if times.null_count else flat_values(times)
 
 
 def flat_value(value: pa.Scalar) -> Any:
-    """The same of a single value; 0 for NULL."""
+    """Return a single value likewise; 0 for NULL."""
     if not value.is_valid:
         return 0
     return value.value if pa.types.is_temporal(value.type) else value.as_py()
 
 
 def is_flat(kind: pa.DataType) -> bool:
-    """Whether values of a type are numbers to NumPy: whole and floating-point ones, dates, and points in time."""
+    """Return whether the values of a type are numbers in NumPy: integers, floating-point numbers, dates and times."""
     is_number = pa.types.is_integer(kind) or pa.types.is_floating(kind)
     return is_number or (pa.types.is_temporal(kind) and not pa.types.is_interval(kind))
 
 
 def validity(column: pa.Array | pa.Scalar, rows: int) -> Any:
-    """A bit for each row, 0 where it is NULL, the lowest bit of a byte first; None where no row is NULL."""
+    """Return a bit per row, 0 for NULL, lowest bit of a byte first; None if no row is NULL."""
     if isinstance(column, pa.Scalar):
         return None if column.is_valid else np.zeros(-(-rows // 8), np.uint8)
     if not column.null_count:
@@ -55,23 +55,23 @@ def validity(column: pa.Array | pa.Scalar, rows: int) -> Any:
 
 
 def from_flat(values: Any, kind: pa.DataType, valid: Any) -> pa.Array:
-    """A column of NumPy's values. `valid`: see `validity`. Where types differ, values are cut to bits."""
+    """Return a column of NumPy values. `valid`: see `validity`. If the types differ, values are truncated to bits."""
     data = pa.py_buffer(np.ascontiguousarray(values, _stored(kind)))
     return pa.Array.from_buffers(kind, len(values), [None if valid is None else pa.py_buffer(valid), data])
 
 
 def with_validity_of(column: pa.Array, values: Any, kind: pa.DataType) -> pa.Array:
-    """Values as a column of a type, NULL where another column is NULL. Where types differ, values are cut to bits."""
+    """Return values as a column of a type, NULL where `column` is. If types differ, values are truncated to bits."""
     return from_flat(values, kind, validity(column, len(column)))
 
 
 def truths(answers: pa.Array) -> pa.Array:
-    """Answers with false for NULL."""
+    """Return a boolean column with false for NULL."""
     return pc.fill_null(answers, False) if answers.null_count else answers
 
 
 def as_mask(answers: pa.Array) -> Any:
-    """Answers without NULL as NumPy's booleans."""
+    """Return a boolean column without NULLs as a NumPy mask."""
     first, skipped = divmod(answers.offset, 8)
     _, data = answers.buffers()
     if data is None:
@@ -81,14 +81,14 @@ def as_mask(answers: pa.Array) -> Any:
 
 
 def as_answers(mask: Any) -> pa.Array:
-    """NumPy's booleans as answers."""
+    """Return a NumPy mask as a boolean column."""
     return pa.Array.from_buffers(pa.bool_(), len(mask), [None, pa.py_buffer(np.packbits(mask, bitorder="little"))], 0)
 
 
 def without_nulls_of(column: pa.Array, mask: pa.Array) -> pa.Array:
-    """The column without its NULLs, which are any values then, if a mask leaves them all out; else as it is.
+    """Return the column without its NULLs if a mask excludes them all, and unchanged otherwise.
 
-    Arrow filters a column without NULLs several times faster.
+    The values of the former NULLs are arbitrary. Arrow filters a column without NULLs several times faster.
     """
     if not column.null_count or column.offset or mask.offset or pa.types.is_nested(column.type):
         return column

@@ -1,7 +1,7 @@
-"""The types of columns: Flink's logical types, under the names that PyFlink gives them.
+"""The types of columns: Flink's logical types, under PyFlink's names.
 
-A type says what a column holds and whether NULL is among it. It does not say how: the runtime keeps columns as Arrow.
-Types are values. Two are equal when they say the same, and `str` gives the text that SQL has for one.
+A type describes the values of a column and whether they may be NULL, not their storage: the runtime stores columns in
+Arrow. Types are compared by value, and `str` returns the SQL text of a type.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ FRACTION_DIGITS_MAX: Final = 9
 
 
 class DataType:
-    """The type of a column or of a part of one. `nullable`: whether NULL is among its values."""
+    """The type of a column or of a part of one. `nullable`: whether values may be NULL."""
 
-    #: what SQL calls it
+    #: the type's name in SQL
     root: ClassVar[str] = ""
 
     def __init__(self, nullable: bool = True) -> None:
@@ -29,38 +29,38 @@ class DataType:
 
     @property
     def is_nullable(self) -> bool:
-        """Whether NULL is among its values."""
+        """Whether values may be NULL."""
         return self._nullable
 
     @classmethod
     def type_name(cls) -> str:
-        """The name of the class without `Type`, in capitals."""
+        """Return the class name without `Type`, in upper case."""
         return cls.__name__.removesuffix("Type").upper()
 
     def nullable(self) -> Self:
-        """The same type with NULL."""
+        """Return the nullable variant of the type."""
         return self._with(True)
 
     def not_null(self) -> Self:
-        """The same type without NULL."""
+        """Return the NOT NULL variant of the type."""
         return self._with(False)
 
     def _with(self, nullable: bool) -> Self:
         if self._nullable is nullable:
             return self
-        other = object.__new__(type(self))  # `copy` takes several times as long, and plans ask often
+        other = object.__new__(type(self))  # `copy` is several times slower, and plans call this often
         vars(other).update(vars(self), _nullable=nullable)
         return other
 
     def children(self) -> Iterator[DataType]:
-        """The types that this one consists of."""
+        """Return the types that this one consists of."""
         return iter(self._children())
 
     def _children(self) -> Iterable[DataType]:
         return ()
 
     def _text(self) -> str:
-        """What SQL calls the type, without NOT NULL."""
+        """Return the SQL text of the type, without NOT NULL."""
         return self.root
 
     def __str__(self) -> str:
@@ -76,11 +76,11 @@ class DataType:
 
 
 class AtomicType(DataType):
-    """A type that consists of no others."""
+    """A type without component types."""
 
 
 class NullType(AtomicType):
-    """The type of NULL alone, before anything says which type is meant."""
+    """The type of NULL alone, before its actual type is known."""
 
     root = "NULL"
 
@@ -99,7 +99,7 @@ class NumericType(AtomicType):
 
 
 class IntegralType(NumericType):
-    """A whole number of so many bytes."""
+    """An integer with a fixed number of bytes."""
 
 
 class TinyIntType(IntegralType):
@@ -143,7 +143,7 @@ class DoubleType(FractionalType):
 
 
 class DecimalType(FractionalType):
-    """A decimal number: `precision` digits in all (1 to 38), of which `scale` are a fraction."""
+    """A decimal number with `precision` digits in total (1 to 38), `scale` of them after the decimal point."""
 
     root = "DECIMAL"
 
@@ -158,9 +158,9 @@ class DecimalType(FractionalType):
 
 
 class _LengthType(AtomicType):
-    """Characters or bytes, `length` of them."""
+    """Characters or bytes, with a `length`."""
 
-    #: what SQL calls it with the greatest length
+    #: the type's name in SQL at its greatest length
     longest: ClassVar[str] = ""
 
     def __init__(self, length: int = 1, nullable: bool = True) -> None:
@@ -174,37 +174,37 @@ class _LengthType(AtomicType):
 
 
 class CharType(_LengthType):
-    """Text of just that many characters."""
+    """Text of exactly `length` characters."""
 
     root = "CHAR"
 
 
 class VarCharType(_LengthType):
-    """Text of at most that many characters."""
+    """Text of at most `length` characters."""
 
     root, longest = "VARCHAR", "STRING"
 
 
 class BinaryType(_LengthType):
-    """Just that many bytes."""
+    """Exactly `length` bytes."""
 
     root = "BINARY"
 
 
 class VarBinaryType(_LengthType):
-    """At most that many bytes."""
+    """At most `length` bytes."""
 
     root, longest = "VARBINARY", "BYTES"
 
 
 class DateType(AtomicType):
-    """A day."""
+    """A date."""
 
     root = "DATE"
 
 
 class _FractionType(AtomicType):
-    """A time with `precision` digits of fractions of a second, 0 to 9."""
+    """A time with `precision` fractional digits of a second, 0 to 9."""
 
     def __init__(self, precision: int = 6, nullable: bool = True) -> None:
         super().__init__(nullable)
@@ -225,19 +225,19 @@ class TimeType(_FractionType):
 
 
 class TimestampType(_FractionType):
-    """A day and a time of day, wherever that is."""
+    """A date and a time of day, without a time zone."""
 
     root = "TIMESTAMP"
 
 
 class LocalZonedTimestampType(_FractionType):
-    """A moment. The session's time zone says how it reads."""
+    """An instant, shown in the session time zone."""
 
     root = "TIMESTAMP_LTZ"
 
 
 class ZonedTimestampType(_FractionType):
-    """A moment together with the time zone in which it reads."""
+    """An instant with the time zone that it is shown in."""
 
     root = "TIMESTAMP"
 
@@ -264,7 +264,7 @@ class IntervalResolution(Enum):
 
     @property
     def is_of_months(self) -> bool:
-        """Whether it counts months, whose lengths differ, and not milliseconds."""
+        """Whether it counts months, whose lengths differ, rather than milliseconds."""
         return self in (IntervalResolution.YEAR, IntervalResolution.YEAR_TO_MONTH, IntervalResolution.MONTH)
 
 
@@ -292,7 +292,7 @@ class YearMonthIntervalType(AtomicType):
 
 
 class DayTimeIntervalType(AtomicType):
-    """A length of time. `day_precision`: digits of the days; `fractional_precision`: of fractions of a second."""
+    """A duration. `day_precision`: digits of the days; `fractional_precision`: fractional digits of a second."""
 
     root = "INTERVAL"
     DEFAULT_DAY_PRECISION: ClassVar = 2
@@ -334,7 +334,7 @@ class ArrayType(DataType):
 
 
 class MultisetType(ArrayType):
-    """Elements of one type, each with the number of times that it is there."""
+    """Elements of one type, each with the number of its occurrences."""
 
     root = "MULTISET"
 
@@ -356,7 +356,7 @@ class MapType(DataType):
 
 
 class RowField:
-    """A field of a row: its name, its type and, for people, what it is."""
+    """A field of a row: its name, its type and a description."""
 
     def __init__(self, name: str, data_type: DataType, description: str | None = None) -> None:
         self.name, self.data_type, self.description = name, data_type, description
@@ -375,7 +375,7 @@ class RowField:
 
 
 class RowType(DataType):
-    """Fields of any types."""
+    """Named fields of any types."""
 
     root = "ROW"
 
@@ -384,15 +384,15 @@ class RowType(DataType):
         self.fields = tuple(fields)
 
     def field_names(self) -> list[str]:
-        """The names of the fields, in order."""
+        """Return the names of the fields, in order."""
         return [field.name for field in self.fields]
 
     def field_types(self) -> list[DataType]:
-        """The types of the fields, in order."""
+        """Return the types of the fields, in order."""
         return [field.data_type for field in self.fields]
 
     def add(self, field: RowField | str, data_type: DataType | None = None) -> Self:
-        """Add a field, by itself or by its name and type. Returns the type itself, which changes.
+        """Add a field, given directly or by its name and type. Modifies and returns the type itself.
 
         Raises:
             ValueError: for a name without a type.
@@ -420,11 +420,11 @@ class RowType(DataType):
     def __getitem__(self, key: slice) -> RowType: ...
 
     def __getitem__(self, key: str | int | slice) -> RowField | RowType:
-        """A field by its name or place; a ROW of the fields of a slice.
+        """Return the field with a name or an index, or a ROW of the fields of a slice.
 
         Raises:
-            KeyError: if there is none of this name.
-            IndexError: if there is none at this place.
+            KeyError: if no field has this name.
+            IndexError: if no field has this index.
         """
         if isinstance(key, str):
             found = next((field for field in self.fields if field.name == key), None)
@@ -443,7 +443,7 @@ class RowType(DataType):
 
 
 class StructuredType(RowType):
-    """Fields of a class of the program, known by `class_name`."""
+    """Fields of a user-defined class, identified by `class_name`."""
 
     root = "STRUCTURED"
 
@@ -456,7 +456,7 @@ class StructuredType(RowType):
 
 
 class RawType(AtomicType):
-    """A Python object, which only functions of the program look into."""
+    """A Python object that only user-defined functions inspect."""
 
     root = "RAW"
 
@@ -469,25 +469,25 @@ class RawType(AtomicType):
 
 
 class VariantType(AtomicType):
-    """A value that says itself of which type it is."""
+    """A value that carries its own type."""
 
     root = "VARIANT"
 
 
 class BitmapType(AtomicType):
-    """A set of whole numbers."""
+    """A set of integers."""
 
     root = "BITMAP"
 
 
 class DescriptorType(AtomicType):
-    """Names of columns, as an argument of a function."""
+    """Column names, as a function argument."""
 
     root = "DESCRIPTOR"
 
 
 class NamedType(AtomicType):
-    """A type that only a catalog knows, by the path to it."""
+    """A type that only a catalog knows, identified by its path."""
 
     def __init__(self, path: tuple[str, ...], nullable: bool = True) -> None:
         super().__init__(nullable)
@@ -498,24 +498,24 @@ class NamedType(AtomicType):
 
 
 class ListViewType(ArrayType):
-    """A list in the accumulator of an aggregate function, kept as state of its own."""
+    """A list in the accumulator of an aggregate function, kept as separate state."""
 
     root = "LIST_VIEW"
 
 
 class MapViewType(MapType):
-    """A map in the accumulator of an aggregate function, kept as state of its own."""
+    """A map in the accumulator of an aggregate function, kept as separate state."""
 
     root = "MAP_VIEW"
 
 
 def quoted(name: str) -> str:
-    """A name as SQL reads it whatever it is."""
+    """Return a name quoted as an SQL identifier."""
     return "`" + name.replace("`", "``") + "`"
 
 
 def literal(text: str) -> str:
-    """A text as SQL reads it."""
+    """Return a text as an SQL string literal."""
     return "'" + text.replace("'", "''") + "'"
 
 

@@ -1,4 +1,4 @@
-"""Points in time and intervals as whole numbers in NumPy, and the parts of the calendar for many of them at once.
+"""Timestamps and intervals as NumPy integers, and calendar functions for whole arrays of them.
 
 The calendar is Gregorian for all years.
 """
@@ -27,7 +27,7 @@ MILLISECOND_NS: Final = 1_000_000
 
 
 def numbers_of(column: Datum) -> Numbers:
-    """The numbers that a column holds, with 0 for NULL; of a scalar one alone."""
+    """Return the numbers in a column, with 0 for NULL; an array of one number for a scalar."""
     if isinstance(column, pa.Scalar):
         column = pa.repeat(column, 1)
     found = column
@@ -39,7 +39,7 @@ def numbers_of(column: Datum) -> Numbers:
 
 
 def column_of_numbers(numbers: Numbers, kind: pa.DataType, like: tuple[Datum, ...]) -> Datum:
-    """Numbers as a column of Arrow, NULL where one of the operands is; a scalar where all of them are."""
+    """Return numbers as an Arrow column, NULL where an operand is NULL; a scalar if all operands are scalars."""
     stored = pa.int32() if kind.bit_width == 32 else pa.int64()
     plain = pa.array(np.asarray(numbers).astype(np.int32) if stored == pa.int32() else numbers, stored)
     found = plain if kind == stored else plain.view(kind)
@@ -53,7 +53,7 @@ def column_of_numbers(numbers: Numbers, kind: pa.DataType, like: tuple[Datum, ..
 
 
 def number_kernel(compute: Callable[..., Numbers], result: DataType) -> Kernel:
-    """A kernel that works on whole numbers of all rows at once."""
+    """Return a kernel that processes the integers of all rows at once."""
     kind = arrow_type(result)
 
     def kernel(*columns: Datum) -> Datum:
@@ -64,7 +64,7 @@ def number_kernel(compute: Callable[..., Numbers], result: DataType) -> Kernel:
 
 
 def unit_ns(data_type: DataType) -> int:
-    """Nanoseconds for each number of a type: of a day, a millisecond, or what a timestamp counts."""
+    """Return the nanoseconds per unit of a type: of a day, a millisecond, or the unit of a timestamp."""
     kind = arrow_type(data_type)
     if pa.types.is_date(kind):
         return DAY_NS
@@ -72,19 +72,19 @@ def unit_ns(data_type: DataType) -> int:
 
 
 def local(column: Datum, data_type: DataType, zone: tzinfo) -> Datum:
-    """A point in time as it reads in the session's zone."""
+    """Return a timestamp as local time in the session's zone."""
     return to_local(column, zone) if isinstance(data_type, LocalZonedTimestampType) else column
 
 
 def days_and_nanos(numbers: Numbers, unit: int) -> tuple[Numbers, Numbers]:
-    """Days since 1970, and nanoseconds of the day. `unit`: nanoseconds for each number."""
+    """Return days since 1970, and nanoseconds of the day. `unit`: nanoseconds per unit of the numbers."""
     per_day = DAY_NS // unit
     days = numbers // per_day
     return days, (numbers - days * per_day) * unit
 
 
 def toward_zero(numbers: Numbers, size: int) -> Numbers:
-    """What division gives where the rest is dropped, as Java divides."""
+    """Divide, truncating toward zero as Java does."""
     found: Numbers = np.sign(numbers) * (np.abs(numbers) // size)
     return found
 
@@ -93,54 +93,54 @@ def toward_zero(numbers: Numbers, size: int) -> Numbers:
 
 
 def months_of(days: Numbers) -> Numbers:
-    """Months since January 1970."""
+    """Return months since January 1970."""
     return days.view("datetime64[D]").astype("datetime64[M]").view(np.int64)
 
 
 def days_of_months(months: Numbers) -> Numbers:
-    """The first day of each month, by months since January 1970."""
+    """Return the first day of each month, given as months since January 1970."""
     return np.ascontiguousarray(months).view("datetime64[M]").astype("datetime64[D]").view(np.int64)
 
 
 def years_of(days: Numbers) -> Numbers:
-    """The year of each day."""
+    """Return the year of each day."""
     return months_of(days) // 12 + 1970
 
 
 def days_of_years(years: Numbers) -> Numbers:
-    """The first day of each year."""
+    """Return the first day of each year."""
     return days_of_months((years - 1970) * 12)
 
 
 def day_of_month(days: Numbers) -> Numbers:
-    """From 1 on."""
+    """Return the day of the month, from 1."""
     return days - days_of_months(months_of(days)) + 1
 
 
 def day_of_year(days: Numbers) -> Numbers:
-    """From 1 on."""
+    """Return the day of the year, from 1."""
     return days - days_of_years(years_of(days)) + 1
 
 
 def weekday(days: Numbers) -> Numbers:
-    """0 is Monday."""
+    """Return the weekday; 0 is Monday."""
     return (days + 3) % 7
 
 
 def iso_year(days: Numbers) -> Numbers:
-    """The year to which a week belongs: that of its Thursday."""
+    """Return the year that a day's ISO week belongs to: the year of its Thursday."""
     return years_of(days - weekday(days) + 3)
 
 
 def iso_week(days: Numbers) -> Numbers:
-    """The week of that year, from 1 on."""
+    """Return the ISO week of that year, from 1."""
     thursday = days - weekday(days) + 3
     found: Numbers = (thursday - days_of_years(years_of(thursday))) // 7 + 1
     return found
 
 
 def add_months(days: Numbers, months: Numbers) -> Numbers:
-    """The same day some months later, or the last day of that month where it has no such day."""
+    """Return the same day some months later, or the last day of that month if the month is too short."""
     old = months_of(days)
     new = old + months
     first = days_of_months(new)
@@ -149,7 +149,7 @@ def add_months(days: Numbers, months: Numbers) -> Numbers:
 
 
 def months_between(later: Numbers, earlier: Numbers, unit: int) -> Numbers:
-    """Full months from one point in time to another one, toward 0. `unit`: nanoseconds for each number."""
+    """Return the full months between two timestamps, rounded toward 0. `unit`: nanoseconds per unit of the numbers."""
     swapped = later < earlier
     high, low = np.where(swapped, earlier, later), np.where(swapped, later, earlier)
     high_days, high_time = days_and_nanos(high, unit)

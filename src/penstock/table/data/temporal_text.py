@@ -1,4 +1,4 @@
-"""Days, times and timestamps as text, by whole numbers: Python's own classes have neither nanoseconds nor the year 0.
+"""Dates, times and timestamps as text, in integer arithmetic: Python's classes lack nanoseconds and the year 0.
 
 The calendar is Gregorian for all years, as in Java and in Flink.
 """
@@ -18,13 +18,13 @@ _DAYS_OF_MONTHS: Final = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 
 
 def days_of_month(year: int, month: int) -> int:
-    """How many days a month has."""
+    """Return the number of days in a month."""
     is_leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
     return 29 if month == 2 and is_leap else _DAYS_OF_MONTHS[month - 1]
 
 
 def days_from_civil(year: int, month: int, day: int) -> int:
-    """Days since 1970-01-01."""
+    """Return days since 1970-01-01."""
     year -= month <= 2
     era, year_of_era = divmod(year, 400)
     day_of_year = (153 * (month + (-3 if month > 2 else 9)) + 2) // 5 + day - 1
@@ -32,7 +32,7 @@ def days_from_civil(year: int, month: int, day: int) -> int:
 
 
 def civil_from_days(days: int) -> tuple[int, int, int]:
-    """The year, month and day of a number of days since 1970-01-01."""
+    """Return the year, month and day of a number of days since 1970-01-01."""
     era, day_of_era = divmod(days + 719_468, 146_097)
     year = (day_of_era - day_of_era // 1_460 + day_of_era // 36_524 - day_of_era // 146_096) // 365
     day_of_year = day_of_era - (365 * year + year // 4 - year // 100)
@@ -42,7 +42,7 @@ def civil_from_days(days: int) -> tuple[int, int, int]:
 
 
 def parse_date(text: str) -> int | None:
-    """Days since 1970 of `2020-01-31`, or None for what is no day."""
+    """Parse `2020-01-31` to days since 1970; return None if it is not a valid date."""
     found = _DATE.fullmatch(text.strip())
     if found is None:
         return None
@@ -53,7 +53,7 @@ def parse_date(text: str) -> int | None:
 
 
 def parse_time(text: str) -> int | None:
-    """Nanoseconds of the day of `12:34:56.789`, minutes and seconds at will; or None for what is no time of day."""
+    """Parse `12:34:56.789` to nanoseconds of the day; None if it is invalid. Minutes and seconds are optional."""
     found = _TIME.fullmatch(text.strip())
     if found is None:
         return None
@@ -63,18 +63,18 @@ def parse_time(text: str) -> int | None:
     return ((hour * 60 + minute) * 60 + second) * SECOND_NS + int((found.group(4) or "").ljust(9, "0"))
 
 
-#: the digits of a second up to which a timestamp has any year
+#: the most fractional digits of a second at which timestamps support every year
 MICROSECOND_DIGITS: Final = 6
 FAR_NANOSECONDS: Final = "points in time with more than 6 digits of a second are in the years 1678 to 2261"
 
 
 def is_far(nanoseconds: int, digits: int) -> bool:
-    """Whether a type with `digits` digits of a second cannot hold a point in time (in nanoseconds since 1970)."""
+    """Return whether a type with `digits` fractional digits cannot hold a timestamp (in nanoseconds since 1970)."""
     return digits > MICROSECOND_DIGITS and not -(2**63) <= nanoseconds < 2**63
 
 
 def parse_timestamp(text: str) -> int | None:
-    """Nanoseconds since 1970 of `2020-01-31 12:34:56.789`, also with a T, or of a day alone; else None."""
+    """Parse `2020-01-31 12:34:56.789`, also with a T or only a date, to nanoseconds since 1970; None if invalid."""
     date, _, time = text.strip().replace("T", " ", 1).partition(" ")
     days = parse_date(date)
     if days is None:
@@ -84,7 +84,7 @@ def parse_timestamp(text: str) -> int | None:
 
 
 def fraction_digits(text: str) -> int:
-    """How many digits of a fraction of a second a text has, at most 9."""
+    """Return the number of fractional digits of a second in a text, at most 9."""
     return min(9, len(text.rstrip().rpartition(".")[2])) if "." in text else 0
 
 
@@ -95,7 +95,7 @@ def format_date(days: int) -> str:
 
 
 def format_time(nanoseconds: int, digits: int) -> str:
-    """`12:34:56.789` with so many digits of a fraction of a second."""
+    """Return `12:34:56.789` with `digits` fractional digits."""
     seconds, fraction = divmod(nanoseconds, SECOND_NS)
     minutes, second = divmod(seconds, 60)
     text = f"{minutes // 60:02}:{minutes % 60:02}:{second:02}"
@@ -103,7 +103,7 @@ def format_time(nanoseconds: int, digits: int) -> str:
 
 
 def format_timestamp(nanoseconds: int, digits: int) -> str:
-    """`2020-01-31 12:34:56.789` with so many digits of a fraction of a second."""
+    """Return `2020-01-31 12:34:56.789` with `digits` fractional digits."""
     days, of_day = divmod(nanoseconds, DAY_NS)
     return f"{format_date(days)} {format_time(of_day, digits)}"
 

@@ -1,9 +1,9 @@
-"""Single values, as Python holds them between columns.
+"""Single values, as Python objects outside of columns.
 
-Text is `str`, bytes are `bytes`, numbers `int`, `float` and `Decimal`. Points in time are whole numbers, because
-Python's own have neither nanoseconds nor the years that Flink has: days (DATE), milliseconds of the day (TIME),
-nanoseconds since 1970 (TIMESTAMP and TIMESTAMP_LTZ), months or milliseconds (intervals). An array is a list, a map and
-a multiset a list of pairs, a row a tuple. NULL is None.
+Text is `str`, bytes are `bytes`, numbers are `int`, `float` and `Decimal`. Dates and times are integers, because
+Python's classes lack nanoseconds and some of Flink's years: days (DATE), milliseconds of the day (TIME), nanoseconds
+since 1970 (TIMESTAMP and TIMESTAMP_LTZ), months or milliseconds (intervals). An array is a list, a map or a multiset a
+list of pairs, a row a tuple. NULL is None.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ from penstock.table.data.logical_types import (
     VariantType,
 )
 
-#: below this many values the way through NumPy takes longer
+#: for fewer values, converting through NumPy is slower
 _FEW = 32
-#: what a column is in a computation: values for all rows, or one for every row
+#: a column in a computation: one value per row, or a single value for all rows
 Datum: TypeAlias = "pa.Array | pa.Scalar"
 
 
 def values_of(column: Datum, data_type: DataType) -> list[Any]:
-    """The values of a column of this type."""
+    """Return the values of a column of this type."""
     if isinstance(column, pa.Scalar):
         column = array_of(column, 1)
     if isinstance(data_type, TimestampType | LocalZonedTimestampType):
@@ -73,7 +73,7 @@ def values_of(column: Datum, data_type: DataType) -> list[Any]:
 
 
 def _numbers(column: pa.Array) -> list[Any]:
-    """Numbers of a column, which NumPy hands over faster than Arrow does."""
+    """Return the numbers of a column; NumPy converts them faster than Arrow does."""
     if len(column) < _FEW:
         return list(column.to_pylist())
     if not column.null_count:
@@ -84,14 +84,14 @@ def _numbers(column: pa.Array) -> list[Any]:
 def columns_of_changes(
     changes: Sequence[tuple[int, Sequence[Any]]], names: Sequence[str], types: Sequence[DataType]
 ) -> tuple[pa.RecordBatch, bytes]:
-    """Columns of rows that come as (kind, values), at least one, and the byte of what each does."""
+    """Convert rows given as (kind, values), at least one, to columns and the bytes of their kinds."""
     columns = zip(*[values for _, values in changes], strict=True)
     arrays = [column_of(column, kind) for column, kind in zip(columns, types, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, list(names)), bytes(kind for kind, _ in changes)
 
 
 def column_of(values: Sequence[Any], data_type: DataType) -> pa.Array:
-    """A column of these values."""
+    """Return a column of these values."""
     kind = arrow_type(data_type)
     if isinstance(data_type, TimestampType | LocalZonedTimestampType):
         factor = NANOSECONDS[kind.unit]
@@ -124,15 +124,15 @@ def column_of(values: Sequence[Any], data_type: DataType) -> pa.Array:
 
 
 def scalar_of(value: Any, data_type: DataType) -> pa.Scalar:
-    """One value for every row."""
+    """Return a scalar with one value for every row."""
     return column_of([value], data_type)[0]
 
 
 def array_of(datum: Datum, rows: int) -> pa.Array:
-    """A column in full."""
+    """Return a column with one value per row."""
     if isinstance(datum, pa.Array):
         return datum
-    return pa.repeat(datum, rows) if rows else pa.nulls(0, datum.type)  # Arrow repeats no list zero times
+    return pa.repeat(datum, rows) if rows else pa.nulls(0, datum.type)  # Arrow cannot repeat a list zero times
 
 
 def _entry_types(data_type: DataType) -> tuple[DataType, DataType]:
@@ -162,7 +162,7 @@ def _empty_rows(values: Sequence[Any]) -> pa.Array:
 
 
 def _offsets(values: Sequence[Any]) -> pa.Array:
-    """Where each begins, and NULL where there is none."""
+    """Return the offset of each value, NULL for None."""
     found: list[int | None] = []
     total = 0
     for one in values:
@@ -171,5 +171,5 @@ def _offsets(values: Sequence[Any]) -> pa.Array:
     return pa.array([*found, total], pa.int32())
 
 
-#: a function of columns; those that are the same in every row may come as one scalar
+#: a function of columns; a column with the same value in every row may be passed as a scalar
 Kernel: TypeAlias = Callable[..., Datum]

@@ -1,4 +1,4 @@
-"""Time zones by the names that Java knows them by."""
+"""Time zones by their Java names."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-#: the short names that Java's old class of time zones knows
+#: the short names in Java's legacy class of time zones
 _SHORT_NAMES: Final = {
     "ACT": "Australia/Darwin",
     "AET": "Australia/Sydney",
@@ -44,7 +44,7 @@ _OFFSET: Final = re.compile(r"(GMT|UTC|UT)?([+-])(\d{1,2})(?::?(\d\d))?(?::?(\d\
 
 @lru_cache(maxsize=256)
 def zone_by_id(name: str) -> tzinfo | None:
-    """The zone of a name such as `Europe/Berlin`, `UTC`, `GMT+8` or `+08:00`; None where there is none."""
+    """Return the zone of an id such as `Europe/Berlin`, `UTC`, `GMT+8` or `+08:00`; None if it is unknown."""
     if name in ("Z", "UTC", "GMT", "UT"):
         return UTC
     offset = _OFFSET.fullmatch(name)
@@ -62,14 +62,14 @@ def zone_by_id(name: str) -> tzinfo | None:
 
 @lru_cache(maxsize=256)
 def zone_or_gmt(name: str) -> tzinfo:
-    """As Java's old class of time zones finds one: it knows short names, and takes what it does not know for GMT."""
+    """Find a zone like Java's legacy class of time zones: accept short names, and treat unknown names as GMT."""
     if name[:1] in ("+", "-"):
         return UTC
     return zone_by_id(_SHORT_NAMES.get(name, name)) or UTC
 
 
 def zone_name(zone: tzinfo) -> str:
-    """Arrow's name of a zone that `zone_by_id` gives: `Europe/Berlin`, `UTC` or `+08:00`."""
+    """Return Arrow's name of a zone from `zone_by_id`: `Europe/Berlin`, `UTC` or `+08:00`."""
     if isinstance(zone, ZoneInfo):
         return zone.key
     offset = zone.utcoffset(None) or timedelta()

@@ -1,4 +1,4 @@
-"""Between moments and the clock of a time zone, for whole columns."""
+"""Converts whole columns between instants and local times."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from penstock.table.data.temporal_text import SECOND_NS, civil_from_days
 from penstock.table.data.values import Datum
 
 _EPOCH: Final = datetime(1970, 1, 1)
-#: the calendar and so most rules of zones come again after this many days
+#: the calendar, and with it most zone rules, repeats after this many days
 _DAYS_OF_400_YEARS: Final = 146_097
-#: the seconds of 2037-01-01: Arrow has no rules of zones from then on
+#: 2037-01-01 in seconds: Arrow has no zone rules from then on
 _ARROWS_RULES_END: Final = 2_114_380_800
 
 
 def to_local(moments: Datum, zone: tzinfo) -> Datum:
-    """What the clock shows in a zone: timestamps without a zone, of the same unit."""
+    """Return the local times in a zone: timestamps without a zone, in the same unit."""
     unit = moments.type.unit
     plain = pa.timestamp(unit)
     fixed = fixed_offset(zone)
@@ -35,9 +35,10 @@ def to_local(moments: Datum, zone: tzinfo) -> Datum:
 
 
 def to_moments(clock: Datum, zone: tzinfo) -> Datum:
-    """The moments at which the clock of a zone shows this: timestamps of UTC, of the same unit.
+    """Return the instants of local times in a zone: UTC timestamps, in the same unit.
 
-    Of two moments it is the earlier one. What the clock leaves out is counted on from before the gap.
+    Of two instants it is the earlier one. A local time that the clock skips is converted with the offset before the
+    gap.
     """
     unit = clock.type.unit
     wanted = pa.timestamp(unit, "UTC")
@@ -54,17 +55,17 @@ def to_moments(clock: Datum, zone: tzinfo) -> Datum:
 
 
 def local_ns(moment: int, zone: tzinfo) -> int:
-    """As `to_local`, for one moment in nanoseconds since 1970."""
+    """Convert one instant, in nanoseconds since 1970, as `to_local` does."""
     return moment + _offset_of_moment(moment // SECOND_NS, zone) * SECOND_NS
 
 
 def moment_ns(clock: int, zone: tzinfo) -> int:
-    """As `to_moments`, for one time in nanoseconds since 1970."""
+    """Convert one local time, in nanoseconds since 1970, as `to_moments` does."""
     return clock - _offset_of_clock(clock // SECOND_NS, zone) * SECOND_NS
 
 
 def fixed_offset(zone: tzinfo) -> int | None:
-    """The seconds by which a zone is always ahead of UTC, or None for one whose clock changes."""
+    """Return a zone's constant offset from UTC in seconds, or None if its offset may change."""
     if zone is UTC or getattr(zone, "key", "") in ("UTC", "Etc/UTC", "GMT", "Etc/GMT", "Z"):
         return 0
     if isinstance(zone, timezone):
@@ -87,7 +88,7 @@ def _offset_of_clock(seconds: int, zone: tzinfo) -> int:
 
 
 def _near(seconds: int) -> int:
-    """A time in the years that Python has, at which the zone has the same rules."""
+    """Move a time into the years that Python supports, to a time with the same zone rules."""
     days = seconds // 86_400
     year = civil_from_days(days)[0]
     if 2 <= year <= 9998:
@@ -105,13 +106,13 @@ def _shifted(column: Datum, unit: str, seconds: int) -> Datum:
 
 
 def _is_late(column: Datum) -> Datum:
-    """Where a time is so late that Arrow no longer knows when clocks change."""
+    """Return where times are too late for Arrow's zone rules."""
     late = pa.scalar(_ARROWS_RULES_END * SECOND_NS // NANOSECONDS[column.type.unit], pa.int64())
     return pc.fill_null(pc.greater_equal(view(column, pa.int64()), late), False)
 
 
 def _mended(found: Datum, column: Datum, wrong: Datum, convert: Callable[[int], int]) -> Datum:
-    """What was found, but with the values that are wrong converted one by one."""
+    """Return a result with its wrong values converted again, one by one."""
     if isinstance(column, pa.Scalar):
         return _by_value(pa.repeat(column, 1), found.type, convert)[0] if wrong.as_py() else found
     if not pc.any(wrong).as_py():
@@ -127,7 +128,7 @@ def _by_value(column: pa.Array, wanted: pa.DataType, convert: Callable[[int], in
 
 
 def view(column: Datum, kind: pa.DataType) -> Datum:
-    """The same numbers as another type of the same width."""
+    """Reinterpret numbers as another type of the same width."""
     if isinstance(column, pa.Scalar):
         return pa.repeat(column, 1).view(kind)[0]
     return column.view(kind)

@@ -1,1 +1,1 @@
-"""Runs typed expressions on columns."""
+"""Evaluates typed expressions on columns."""

@@ -11,14 +11,14 @@ import pyarrow.compute as pc
 
 from penstock.table.data.flat import as_mask, without_nulls_of
 
-#: Rows are most of all where fewer than one in so many is missing.
+#: A selection keeps most rows if at most one in this many is missing.
 _MOST_OF: Final = 8
 
 
 class Columns:
-    """Arrow arrays of the same length. Rows may be chosen; a column is only cut when somebody reads it.
+    """Arrow arrays of the same length, optionally with a selection of rows. A column is filtered only when it is read.
 
-    `parent`: the columns that these rows were chosen from. `origin`: those of all rows of the batch.
+    `parent`: the columns that these rows were selected from. `origin`: the columns of the whole batch.
     """
 
     __slots__ = ("_arrays", "_known", "_mask", "_numbers", "_places", "origin", "parent", "rows")
@@ -28,28 +28,28 @@ class Columns:
         self.rows = rows
         self.parent = parent
         self.origin: Columns = self if parent is None else parent.origin
-        #: the same rows as a mask over the parent, where they are most of its rows
+        #: the same rows as a mask over the parent, if they are most of its rows
         self._mask: pa.Array | None = None
         self._places: Any = None
         self._numbers: Any = None
-        #: columns and fields of rows that somebody has read
+        #: the columns and fields that have been read
         self._known: dict[int | tuple[int, ...], pa.Array] = {}
 
     @classmethod
     def of(cls, batch: pa.RecordBatch) -> Columns:
-        """The columns of an Arrow batch."""
+        """Return the columns of an Arrow batch."""
         return cls(batch, batch.num_rows)
 
     @property
     def places(self) -> Any:
-        """The numbers that the rows have in the parent, as a NumPy array."""
+        """The indexes of the rows in the parent, as a NumPy array."""
         if self._places is None:
             self._places = np.flatnonzero(as_mask(self._mask))
         return self._places
 
     @property
     def numbers(self) -> Any:
-        """The numbers that the rows have in the origin, as a NumPy array; None for all of them."""
+        """The indexes of the rows in the origin, as a NumPy array; None for all of them."""
         if self._numbers is None and self.parent is not None:
             of_parent = self.parent.numbers
             self._numbers = self.places if of_parent is None else of_parent[self.places]
@@ -63,33 +63,33 @@ class Columns:
         return found
 
     def _chosen(self, key: int | tuple[int, ...], whole: pa.Array) -> pa.Array:
-        """The rows of a column of the origin: of what the parent has cut of it, if it has."""
+        """Filter a column of the origin, starting from the parent's filtered column if there is one."""
         parent = self.parent
         known = None if parent is None else parent._known.get(key)
         return self.chosen_of(self.origin, whole) if known is None else self.cut(known)
 
     @property
     def mask(self) -> pa.Array | None:
-        """Which rows of the origin these are, where it is at hand since they are most of them."""
+        """The rows as a mask over the origin, if it is available because they are most of its rows."""
         return self._mask if self.parent is self.origin else None
 
     def whole(self, index: int) -> pa.Array:
-        """A column with all rows of the origin. Where these are seen to have no NULL, the others have any values."""
+        """Return a column with all rows of the origin. If no selected row is NULL, other values may be arbitrary."""
         column, mask = self.origin[index], self.mask
         return column if mask is None else without_nulls_of(column, mask)
 
     def chosen_of(self, ancestor: Columns, column: pa.Array) -> pa.Array:
-        """The rows of a column that the parent's rows have, or those of the origin."""
+        """Filter a column of the parent or of the origin to the selected rows."""
         return self.cut(column) if ancestor is self.parent else column.take(pa.array(self.numbers))
 
     def cut(self, column: pa.Array) -> pa.Array:
-        """The rows of a column that the parent's rows have."""
+        """Filter a column of the parent to the selected rows."""
         if self._mask is None:
             return column.take(pa.array(self.places))
         return without_nulls_of(column, self._mask).filter(self._mask)
 
     def field(self, path: tuple[int, ...]) -> pa.Array:
-        """A field of a column of rows: the column's number, then which field of each row. The others are not cut."""
+        """Return a field of a ROW column: the column's index, then field indexes. The other fields are not filtered."""
         found = self._known.get(path)
         if found is None:
             found = pc.struct_field(self._arrays[path[0]], list(path[1:]))
@@ -99,22 +99,22 @@ class Columns:
         return found
 
     def arrays(self) -> list[pa.Array]:
-        """All of them, cut."""
+        """Return all columns, filtered."""
         count = len(self._arrays) if not isinstance(self._arrays, pa.RecordBatch) else self._arrays.num_columns
         return [self[index] for index in range(count)]
 
     def where(self, mask: pa.Array) -> Columns:
-        """The rows for which a mask without NULL is true."""
+        """Select the rows where a mask without NULLs is true."""
         found = Columns(self._arrays, mask.true_count, self)
         if found.rows * _MOST_OF >= self.rows * (_MOST_OF - 1):
-            # Runs of rows are copied as a whole.
+            # A mask copies runs of rows as a whole.
             found._mask = mask
         else:
             found._places = np.flatnonzero(as_mask(mask))
         return found
 
     def take(self, rows: pa.Array) -> Columns:
-        """These rows, by their numbers."""
+        """Select rows by their indexes."""
         found = Columns(self._arrays, len(rows), self)
         found._places = rows.to_numpy()
         return found

@@ -1,4 +1,4 @@
-"""Which rows of a batch a condition is true for."""
+"""Selects the rows of a batch that satisfy a condition."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from penstock.table.evaluation.columns import Columns
 from penstock.table.evaluation.failures import explained
 from penstock.table.evaluation.lazy import Part
 
-#: Rows are few where no more than one in so many is left.
+#: Few rows remain if at most one in this many does.
 _FEW_OF: Final = 8
 
 
 class Condition:
-    """The parts of a condition that all have to be true, in their order.
+    """The conjuncts of a condition, in order.
 
-    A part that cannot fail is worked out for all rows, which costs less than to cut columns, unless few rows are left.
-    One that may fail is worked out for the rows alone for which no part before it is false.
+    A conjunct that cannot fail is evaluated for all rows, which is cheaper than filtering columns, unless few rows
+    remain. A conjunct that may fail is evaluated only for rows where no earlier conjunct is false.
     """
 
     def __init__(self, parts: Sequence[Part]) -> None:
         self._parts = parts
 
     def chosen(self, columns: Columns) -> Columns:
-        """The rows for which all parts are true: the columns themselves where these are all rows.
+        """Select the rows that satisfy all conjuncts; return the columns themselves if all rows do.
 
-        Raises `TableRuntimeError` for values that a function cannot take.
+        Raises `TableRuntimeError` for values that a function cannot process.
         """
         rows: Columns = columns
         answers: pa.Array | None = None
@@ -49,7 +49,7 @@ class Condition:
 
 
 def _narrowed(rows: Columns, answers: pa.Array, can_fail: bool) -> tuple[Columns, pa.Array | None]:
-    """The rows that the next part is worked out for, and what is known of them: None where all are true."""
+    """Return the rows for the next conjunct, and the results so far; None if they are all true."""
     if can_fail and answers.null_count:
         # NULL is not false.
         left = _where(rows, pc.fill_null(answers, True))

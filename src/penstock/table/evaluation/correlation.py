@@ -1,4 +1,4 @@
-"""Each row of a batch with the rows that a table function makes of it, or that UNNEST takes out of it."""
+"""Joins each row of a batch with the rows that a table function or UNNEST produces from it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from penstock.table.user_functions.tables import TableKernel, table_kernel
 
 
 class Correlation:
-    """Runs a `Correlate` on columns, with functions that `session` opens."""
+    """Runs a `Correlate` on columns, with functions opened by `session`."""
 
     def __init__(self, node: Correlate, session: Session) -> None:
         self._operands = Evaluator(node.operands, session)
@@ -29,7 +29,7 @@ class Correlation:
         self._types = [arrow_type(one) for one in node.schema.types[len(node.input.schema) :]]
 
     def __call__(self, columns: Columns) -> tuple[Any, list[pa.Array]]:
-        """For each row that results, of which row it is made (a numpy array that ascends), and the new columns."""
+        """Return, for each result row, the index of its input row (an ascending NumPy array), and the new columns."""
         parents, made = self._kernel(columns.rows, *self._operands(columns))
         made = [one if one.type == kind else one.cast(kind) for one, kind in zip(made, self._types, strict=True)]
         if self._where is not None:
@@ -39,7 +39,7 @@ class Correlation:
         return parents, made
 
     def _kept(self, columns: Columns, parents: Any, made: list[pa.Array]) -> tuple[Any, list[pa.Array]]:
-        """The pairs for which the condition is true."""
+        """Keep the pairs that satisfy the condition."""
         assert self._where is not None
         rows = columns.take(pa.array(parents, pa.int64()))
         (answers,) = self._where(Columns([*rows.arrays(), *made], rows.rows))
@@ -59,7 +59,7 @@ def _kernel(node: Correlate, session: Session) -> TableKernel:
 
 
 def _with_lonely(rows: int, parents: Any, made: list[pa.Array]) -> tuple[Any, list[pa.Array]]:
-    """With the rows of which nothing was made, beside NULL."""
+    """Add the rows without results, padded with NULL."""
     lonely = np.ones(rows, bool)
     lonely[parents] = False
     places = np.flatnonzero(lonely)
@@ -67,6 +67,6 @@ def _with_lonely(rows: int, parents: Any, made: list[pa.Array]) -> tuple[Any, li
         return parents, made
     both = np.concatenate([parents, places])
     order = np.argsort(both, kind="stable")
-    # A place behind those that were made stands for NULL.
+    # An index past the produced rows means NULL.
     chosen = pa.array(order, pa.int64(), mask=order >= len(parents))
     return both[order], [one.take(chosen) for one in made]

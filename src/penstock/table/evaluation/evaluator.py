@@ -1,7 +1,7 @@
-"""Runs typed expressions on columns.
+"""Evaluates typed expressions on columns.
 
-An expression becomes nested Python functions once, and these run for each batch. What is constant is a scalar that is
-made once. Operators that decide which of their operands counts are in `lazy`.
+An expression is compiled once to nested Python functions, which run for each batch. Constants become scalars at that
+time. Operators that choose among their operands are in `lazy`.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ from penstock.table.user_functions.vectors import vector_kernel
 
 
 class Evaluator:
-    """Works out expressions for batches of rows. `session` gives the time zone and the clock."""
+    """Evaluates expressions on batches of rows. `session` provides the time zone and the clock."""
 
     def __init__(self, expressions: Sequence[Typed], session: Session, shared: Sequence[Part] | None = None) -> None:
         self._parts = parts_of(expressions, session) if shared is None else list(shared)
 
     def __call__(self, columns: Columns) -> list[pa.Array]:
-        """A column for each expression. Raises `TableRuntimeError` for values that a function cannot take."""
+        """Return a column for each expression; raise `TableRuntimeError` for values that a function cannot process."""
         try:
             return [array_of(part.run(columns), columns.rows) for part in self._parts]
         except pa.ArrowInvalid as error:
@@ -53,7 +53,7 @@ class Evaluator:
 
 
 def columns_of_rows(rows: Sequence[Sequence[Typed]], types: Sequence[DataType], session: Session) -> list[pa.Array]:
-    """Columns of rows of expressions that read nothing. Raises `TableRuntimeError` where one of them fails."""
+    """Return the columns of rows of expressions that read no columns; raise `TableRuntimeError` if one fails."""
     found = []
     for index, kind in enumerate(types):
         cells = [row[index] for row in rows]
@@ -67,14 +67,14 @@ def columns_of_rows(rows: Sequence[Sequence[Typed]], types: Sequence[DataType], 
 
 @repeats_if_deep
 def parts_of(expressions: Sequence[Typed], session: Session) -> list[Part]:
-    """Expressions as functions of columns, which work out once what stands in several places."""
+    """Compile expressions to functions of columns that evaluate repeated subexpressions once."""
     expressions = with_shared_splits(expressions)
     known = _Repeated(expressions)
     return [part_of(expression, session, known) for expression in expressions]
 
 
 class _Repeated:
-    """What stands more than once in expressions, and what it became."""
+    """The repeated subexpressions of expressions, and their compiled parts."""
 
     def __init__(self, expressions: Sequence[Typed]) -> None:
         self._shared = repeated(expressions)
@@ -84,7 +84,7 @@ class _Repeated:
         self._made: list[tuple[UserCall, Part]] = []
 
     def shared(self, expression: Typed, make: Callable[[], Part]) -> Part:
-        """The part of an expression, which is the same wherever it stands."""
+        """Return the part of an expression, which all its occurrences share."""
         if not self._shared or not isinstance(expression, FunctionCall | Split) or expression not in self._shared:
             return make()
         found = self._parts.get(expression)
@@ -94,7 +94,7 @@ class _Repeated:
         return found
 
     def part(self, call: UserCall, make: Callable[[], Part]) -> Part:
-        """The part of a call, which is the same for all that are the same."""
+        """Return the part of a call, which all identical calls share."""
         if not any(call.is_same(one) for one in self._calls):
             return make()
         for one, part in self._made:
@@ -106,7 +106,7 @@ class _Repeated:
 
 
 def part_of(expression: Typed, session: Session, known: _Repeated | None = None) -> Part:
-    """An expression as a function of columns."""
+    """Compile an expression to a function of columns."""
     found = known or _Repeated(())
     if isinstance(expression, UserCall):
         call = expression
@@ -153,7 +153,7 @@ def _part_of(expression: Typed, session: Session, known: _Repeated) -> Part:
 
 
 def _path(expression: Typed) -> tuple[int, ...] | None:
-    """The number of a column and which field of its rows is read; None for other expressions."""
+    """Return the index of a column and of the fields read from it; None for other expressions."""
     if isinstance(expression, Field):
         return (expression.index,)
     if not isinstance(expression, FunctionCall) or expression.function != "FIELD":
@@ -175,7 +175,7 @@ def _user_part(call: UserCall, session: Session, known: _Repeated) -> Part:
 
 
 def operands_of(operands: Sequence[Typed], options: tuple[str, ...], session: Session) -> Operands:
-    """What a function sees of its operands before it runs."""
+    """Return the operands as a function sees them before it runs."""
     values = tuple(
         one.value if isinstance(one, Constant) else one if isinstance(one, Constants) else UNKNOWN for one in operands
     )

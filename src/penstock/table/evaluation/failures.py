@@ -1,4 +1,4 @@
-"""What a kernel says of values that it cannot take, in words for whoever wrote the query."""
+"""Explains the errors of kernels to the author of a query."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ from penstock.table.data.errors import TableRuntimeError
 
 
 def explained(error: pa.ArrowInvalid) -> TableRuntimeError:
-    """The error of a query for one of Arrow."""
+    """Convert an Arrow error to the error of a query."""
     text = str(error)
     return TableRuntimeError("Division by zero" if "divide by zero" in text.lower() else text)

@@ -1,7 +1,7 @@
-"""Operators that decide which of their operands counts: CASE, COALESCE, AND, OR.
+"""Operators that choose among their operands: CASE, COALESCE, AND, OR.
 
-An operand that may fail is worked out only for the rows that need it, as `CASE WHEN x <> 0 THEN 1 / x END` expects. One
-that cannot fail is worked out for all rows at once, which is faster.
+An operand that may fail is evaluated only for the rows that need it, as `CASE WHEN x <> 0 THEN 1 / x END` expects. An
+operand that cannot fail is evaluated for all rows at once, which is faster.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from penstock.table.evaluation.columns import Columns
 
 
 class Part(NamedTuple):
-    """An expression as a function of columns, and whether some values make it fail."""
+    """An expression as a function of columns, and whether it may fail for some values."""
 
     run: Callable[[Columns], Datum]
     can_fail: bool
 
 
 def case(parts: Sequence[Part]) -> Callable[[Columns], Datum]:
-    """CASE: conditions and values by turns, then the value of all other rows."""
+    """Compile CASE: alternating conditions and values, then the value of all other rows."""
     conditions, values, otherwise = parts[0:-1:2], parts[1:-1:2], parts[-1]
     if any(part.can_fail for part in parts[1:]):
         return partial(_case_by_rows, conditions, values, otherwise)
@@ -41,7 +41,7 @@ def case(parts: Sequence[Part]) -> Callable[[Columns], Datum]:
 
 
 def _case_by_rows(conditions: Sequence[Part], values: Sequence[Part], otherwise: Part, columns: Columns) -> Datum:
-    """Each value for the rows that come to it, then put together in their order."""
+    """Evaluate each value only for its rows, then combine the results in row order."""
     places: list[pa.Array] = []
     pieces: list[pa.Array] = []
     rest = _numbers(columns.rows)
@@ -55,7 +55,7 @@ def _case_by_rows(conditions: Sequence[Part], values: Sequence[Part], otherwise:
 
 
 def coalesce(parts: Sequence[Part]) -> Callable[[Columns], Datum]:
-    """The first operand that is not NULL."""
+    """Compile COALESCE: the first operand that is not NULL."""
     if not any(part.can_fail for part in parts[1:]):
         return lambda columns: pc.coalesce(*[part.run(columns) for part in parts])
 
@@ -78,7 +78,7 @@ def coalesce(parts: Sequence[Part]) -> Callable[[Columns], Datum]:
 def _logic(
     combine: Callable[[Datum, Datum], Datum], ends_with: bool
 ) -> Callable[[Sequence[Part]], Callable[[Columns], Datum]]:
-    """AND and OR: an operand that may fail is not worked out where another one has decided already."""
+    """Compile AND or OR: an operand that may fail is evaluated only where the others have not decided."""
 
     def make(parts: Sequence[Part]) -> Callable[[Columns], Datum]:
         def run(columns: Columns) -> Datum:
@@ -105,7 +105,7 @@ def _logic(
 
 
 def _among_all(answers: pa.Array, places: Any, rows: int, otherwise: bool) -> pa.Array:
-    """Answers at their places among all rows, with one answer for all others."""
+    """Write answers to their rows, with one answer for all other rows."""
     found = np.full(rows, otherwise)
     found[places] = as_mask(answers)
     if not answers.null_count:
@@ -134,7 +134,7 @@ def _in_order(places: list[pa.Array], pieces: list[pa.Array], example: Part, col
     return pa.concat_arrays(pieces).take(pa.array(of_row))
 
 
-#: makes the function of columns, by the name of the operator
+#: compiles an operator to a function of columns, by the name of the operator
 LAZY: Final[dict[str, Callable[[Sequence[Part]], Callable[[Columns], Datum]]]] = {
     "CASE": case,
     "COALESCE": coalesce,

@@ -1,7 +1,7 @@
-"""Calls of functions of the program that stand in several places: each row is worked out once.
+"""Repeated calls of user-defined functions, evaluated once per row.
 
-`x BETWEEN a AND b` asks for `x` twice, and CASE for its operand at each WHEN. A function that is not deterministic
-would answer differently each time.
+`x BETWEEN a AND b` uses `x` twice, and CASE its operand at each WHEN. A function that is not deterministic would return
+a different result each time.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from penstock.table.evaluation.columns import Columns
 
 
 class Once:
-    """Remembers the values of the rows of one batch. `run` gives those of any rows."""
+    """Caches the values of the rows of one batch. `run` computes the values of any rows."""
 
     def __init__(self, run: Callable[[Columns], Datum]) -> None:
         self._run = run
         self._origin: Columns | None = None
 
     def __call__(self, columns: Columns) -> Datum:
-        """The values for these rows, of which those that are not known yet are worked out."""
+        """Return the values of these rows, computing only the unknown ones."""
         origin = columns.origin
         if self._origin is not origin:
             self._origin = origin

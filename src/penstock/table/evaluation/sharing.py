@@ -1,6 +1,6 @@
-"""What stands more than once in the expressions of an operator is worked out once for a batch.
+"""Evaluates repeated subexpressions of an operator once per batch.
 
-Each part of a text that SPLIT_INDEX takes by the same separator is taken from one split.
+SPLIT_INDEX calls with the same text and separator share one split.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from penstock.table.evaluation.stability import is_stable
 from penstock.table.typed.nodes import Constant, Field, FunctionCall, Lambda, Typed, transformed
 from penstock.table.typed.user_call import UserCall
 
-#: What takes no longer than to look whether it is known.
+#: Functions that are as cheap as a cache lookup.
 _CHEAP: Final = frozenset(
     ["FIELD", "AND", "OR", "NOT", "=", "<>", "<", "<=", ">", ">=", "+", "-", "*", "IS NULL", "IS NOT NULL", "CAST"]
 )
-#: What is cheap but for decimals, whose operands are made decimals first.
+#: Functions that are cheap except for decimals, whose operands are converted first.
 _ARITHMETIC: Final = ("+", "-", "*")
 _PARTS: Final = ArrayType(VarCharType(2147483647))
 
@@ -37,24 +37,24 @@ class Split(Typed):
     separator: str
 
     def children(self) -> tuple[Typed, ...]:
-        """The text."""
+        """Return the text."""
         return (self.text,)
 
 
 @dataclass(frozen=True, slots=True)
 class PartOf(Typed):
-    """One of the parts, from 0 on; NULL where there are fewer."""
+    """One of the parts, from 0; NULL past the last one."""
 
     parts: Split
     index: int
 
     def children(self) -> tuple[Typed, ...]:
-        """What it is a part of."""
+        """Return the split."""
         return (self.parts,)
 
 
 class Shared:
-    """Works an expression out for a batch once. `run` does it for any rows."""
+    """Evaluates an expression once per batch. `run` evaluates it for any rows."""
 
     def __init__(self, run: Callable[[Columns], Datum]) -> None:
         self._run = run
@@ -62,7 +62,7 @@ class Shared:
         self._value: Datum | None = None
 
     def __call__(self, columns: Columns) -> Datum:
-        """The values for these rows."""
+        """Return the values of these rows."""
         if columns is self._columns:
             return self._value
         if self._columns is not None and self._columns in (columns.parent, columns.origin):
@@ -72,7 +72,7 @@ class Shared:
 
 
 def with_shared_splits(expressions: Sequence[Typed]) -> list[Typed]:
-    """The expressions with one split for all parts of a text, where there are several."""
+    """Return the expressions with one split for all parts of a text, if there are several."""
     splits = Counter(found for one in _walked(expressions) if (found := _split_of(one)) is not None)
 
     def changed(one: Typed) -> Typed:
@@ -91,13 +91,13 @@ def with_shared_splits(expressions: Sequence[Typed]) -> list[Typed]:
 
 
 def repeated(expressions: Sequence[Typed]) -> set[Typed]:
-    """The calls that stand more than once, and are worth being shared."""
+    """Return the calls that occur more than once and are worth sharing."""
     calls = Counter(one for one in _walked(expressions) if _is_worth_it(one))
     return {one for one, count in calls.items() if count > 1}
 
 
 def _walked(expressions: Iterable[Typed]) -> list[Typed]:
-    """All parts of expressions whose values depend on the row alone, and can be compared."""
+    """Return all hashable subexpressions whose values depend only on the row, so not those inside lambdas."""
     found: list[Typed] = []
     for expression in expressions:
         if isinstance(expression, Lambda):
@@ -130,13 +130,13 @@ def _is_worth_it(one: Typed) -> bool:
     if one.function in _CHEAP and (one.function not in _ARITHMETIC or not isinstance(one.type, DecimalType)):
         return False
     parts = list(one.walk())
-    # Two zeros are equal, and give different quotients.
+    # The two zeros are equal, but give different quotients.
     has_zero = any(isinstance(part, Constant) and _has_zero(part.value) for part in parts)
     return is_stable(one) and not has_zero and any(isinstance(part, Field) for part in parts)
 
 
 def _split_of(one: Typed) -> Split | None:
-    """The split that a part is taken from, where separator and index are known."""
+    """Return the split that an expression takes a part from, if separator and index are constant."""
     if not isinstance(one, FunctionCall) or one.function != "SPLIT_INDEX":
         return None
     text, separator, index = one.operands
@@ -148,5 +148,5 @@ def _split_of(one: Typed) -> Split | None:
 
 
 def split_kernel(separator: str) -> Callable[[Datum], Datum]:
-    """Makes all parts of texts."""
+    """Return a kernel that splits texts into all their parts."""
     return lambda texts: pc.split_pattern(texts, separator)

@@ -1,4 +1,4 @@
-"""Whether expressions give the same each time they are worked out."""
+"""Whether expressions give the same result at each evaluation."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from penstock.table.functions.registry import SCALAR_FUNCTIONS
 from penstock.table.typed.nodes import FunctionCall, Typed
 from penstock.table.typed.user_call import UserCall
 
-#: Conversions, which are no functions of the registry.
+#: Conversions, which are not in the registry of functions.
 CASTS: Final = ("CAST", "TRY_CAST")
 
 
 def is_stable(expression: Typed) -> bool:
-    """Whether all functions that are called in an expression are deterministic."""
+    """Return whether all functions called in an expression are deterministic."""
     return all(_is_deterministic(one) for one in expression.walk() if isinstance(one, FunctionCall))
 
 
@@ -24,7 +24,7 @@ def _is_deterministic(call: FunctionCall) -> bool:
 
 
 def is_pure(expression: Typed) -> bool:
-    """Whether an expression depends on its row alone, and calls nothing of the program."""
+    """Return whether an expression depends only on its row and calls no user-defined function."""
     calls = [one for one in expression.walk() if isinstance(one, FunctionCall)]
     return all(one.function in CASTS or _is_pure(one) for one in calls)
 

@@ -1,4 +1,4 @@
-"""UNNEST: the elements of arrays and multisets, and the entries of maps, as rows. Arrow's kernels alone do it."""
+"""UNNEST: the elements of arrays and multisets, and the entries of maps, as rows, computed on whole columns."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from penstock.table.user_functions.tables import Made, TableKernel
 
 
 def unnest_kernel(collection: DataType, with_ordinality: bool) -> TableKernel:
-    """The kernel of UNNEST of a column of this type. `with_ordinality`: with the place of each element, from 1."""
+    """Return the kernel of UNNEST for a collection type. `with_ordinality`: add each element's position, from 1."""
 
     def kernel(rows: int, column: Datum) -> Made:
         full = array_of(column, rows)
@@ -31,7 +31,7 @@ def unnest_kernel(collection: DataType, with_ordinality: bool) -> TableKernel:
             (element,) = collection.children()
             if isinstance(element, RowType):
                 if columns[0].null_count and not with_ordinality:
-                    # A row that is NULL is none, as in Flink; a row of NULLs is one.
+                    # A NULL row produces no result, as in Flink; a row of NULLs does.
                     is_there = columns[0].is_valid()
                     parents, columns = parents[is_there.to_numpy(zero_copy_only=False)], [columns[0].filter(is_there)]
                 columns = columns[0].flatten()
@@ -43,7 +43,7 @@ def unnest_kernel(collection: DataType, with_ordinality: bool) -> TableKernel:
 
 
 def _spans(column: pa.Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Where the elements of each row begin, and how many there are: none where it is NULL."""
+    """Return the start and the number of each row's elements; zero elements for NULL."""
     offsets = column.offsets.to_numpy().astype(np.int64)
     lengths = np.diff(offsets)
     if column.null_count:
@@ -52,7 +52,7 @@ def _spans(column: pa.Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int6
 
 
 def _numbered(parents: npt.NDArray[np.int64]) -> pa.Array:
-    """How many rows of the same parent there were up to each, itself counted; those of a parent follow each other."""
+    """Number the rows of each parent from 1; the rows of a parent are adjacent."""
     numbers = np.arange(len(parents))
     is_first = np.diff(parents, prepend=-1) != 0
     return pa.array(numbers - np.maximum.accumulate(np.where(is_first, numbers, 0)) + 1, pa.int32())

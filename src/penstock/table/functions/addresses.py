@@ -1,4 +1,4 @@
-"""Addresses: of the web, and of machines in IPv4."""
+"""Functions of URLs and IPv4 addresses."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from penstock.table.functions.signatures import BIGINT, INTEGER, STRING, TEXT, r
 
 
 class _Url(NamedTuple):
-    """The parts of an address as Java tells them apart."""
+    """The parts of a URL, as Java splits them."""
 
     protocol: str
     host: str
@@ -24,13 +24,13 @@ class _Url(NamedTuple):
 
 
 _PROTOCOL: Final = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*):")
-#: the protocols that Java knows
+#: the protocols that Java supports
 _PROTOCOLS: Final = frozenset(("file", "ftp", "http", "https", "jar", "jmod", "jrt", "mailto"))
 
 
 @lru_cache(maxsize=1024)
 def _parsed(text: str) -> _Url | None:
-    """The parts, or None for what is no address."""
+    """Split a URL into its parts; return None if it is invalid."""
     text = text.strip("".join(map(chr, range(33))))
     if text[:4].lower() == "url:":
         text = text[4:]
@@ -60,7 +60,7 @@ def _parsed(text: str) -> _Url | None:
 
 
 def _host(authority: str) -> tuple[str | None, str] | None:
-    """The user and the host, or None where there is something wrong."""
+    """Return the user and the host, or None if the authority is invalid."""
     user: str | None = None
     host = authority
     if authority.count("@") == 1:
@@ -77,7 +77,7 @@ def _host(authority: str) -> tuple[str | None, str] | None:
 
 
 def _shortened(path: str) -> str:
-    """A path without `.` and `..`, where they can go."""
+    """Return a path with `.` and `..` removed where possible."""
     while (at := path.find("/./")) >= 0:
         path = path[:at] + path[at + 2 :]
     at = 0
@@ -129,7 +129,7 @@ def _parse_url(text: str, part: str, key: str | None = None) -> str | None:
 
 
 def _to_number(text: str) -> int | None:
-    """The number of an address such as 127.0.0.1; with fewer parts the last one is the last byte."""
+    """Return the number of an address such as 127.0.0.1; with fewer parts, the last part is the last byte."""
     parts = text.split(".")
     if len(parts) > 4 or not all(re.fullmatch("[0-9]+", part) for part in parts):
         return None

@@ -1,6 +1,6 @@
-"""Aggregate functions and window functions: which operands they take and what type they give.
+"""Aggregate functions and window functions: their operands and their result types.
 
-How they are kept up while rows come and go is for the operators that run them.
+The operators that run them keep their results up to date as rows are added and retracted.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ from penstock.table.functions.type_rules import common_type
 class AggregateFunction:
     """An aggregate function.
 
-    `only_over`: whether it only works with OVER. `never_null`: whether it has a value even for no row at all.
-    `takes_nulls`: whether RESPECT NULLS or IGNORE NULLS may follow it.
+    `only_over`: whether it requires OVER. `never_null`: whether it has a value even for zero rows. `takes_nulls`:
+    whether RESPECT NULLS or IGNORE NULLS may follow it.
     """
 
     name: str
@@ -65,7 +65,7 @@ class AggregateFunction:
     takes_nulls: bool = False
 
 
-#: what JSON functions give in SQL, and under their names of the Table API
+#: the result type of the JSON functions in SQL; their Table API variants return STRING
 _JSON_TEXT: Final = VarCharType(2000, False)
 _UNORDERED: Final = (ArrayType, MapType, MultisetType, RowType, BitmapType, VariantType, RawType)
 
@@ -91,7 +91,7 @@ def _percentile_type(call: Operands) -> DataType:
 
 
 def _shifted_type(call: Operands) -> DataType:
-    """LAG and LEAD: NULL where there is no such row, unless a third operand says otherwise."""
+    """Return the type of LAG and LEAD: nullable, as the row may not exist, unless the third operand is a default."""
     if len(call) < 3:
         return call.types[0].nullable()
     return common_type((call.types[0], call.types[2])) or call.types[0]
@@ -105,14 +105,14 @@ def _is_share(value: object) -> bool:
 
 
 def _share(call: Operands, index: int) -> DataType | None:
-    """A share from 0 to 1."""
+    """Accept a share from 0 to 1."""
     found = call.types[index]
     is_taken = isinstance(found, NumericType) and not found.is_nullable and _is_share(call.value(index))
     return found if is_taken else None
 
 
 def _shares(call: Operands, index: int) -> DataType | None:
-    """An array of shares."""
+    """Accept an array of shares."""
     found, values = call.types[index], call.value(index)
     if not isinstance(found, ArrayType) or found.is_nullable or not isinstance(found.element_type, NumericType):
         return None
@@ -137,7 +137,7 @@ def _json_operand(call: Operands, index: int) -> DataType | None:
 _TO_INT: Final = where("value <INTEGER>", TINYINT_TO_INT.check)
 _BITMAP: Final = where("bitmap <BITMAP>", BITMAP.check)
 _JSON: Final = where("<JSON_ARGUMENT>", _json_operand)
-#: The functions have names of their own for each rule about NULL; these give other types than the one with options.
+#: Each NULL rule has a function with its own name, whose result type differs from the function with options.
 _JSON_RULES: Final[tuple[tuple[str, ResultRule], ...]] = (
     ("", lambda call: _JSON_TEXT),
     ("_NULL_ON_NULL", returns_not_null(STRING)),
@@ -163,7 +163,7 @@ _DEFINITIONS: Final = (
     _define("MIN", takes(ORDERED), returns_operand(0), "The least value."),
     _define("MAX", takes(ORDERED), returns_operand(0), "The greatest value."),
     *(
-        # One value has no variance as a sample, whether it may be NULL or not.
+        # A single value has no sample variance, even if it cannot be NULL.
         _define(name, takes(NUMERIC), _average_type if name.endswith("_POP") else nullable(_average_type), summary)
         for name, summary in (
             ("STDDEV_POP", "The standard deviation of all values."),

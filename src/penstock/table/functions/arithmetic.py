@@ -1,7 +1,7 @@
-"""The operators of arithmetic: + - * / and MOD, and the signs before a number.
+"""The arithmetic operators + - * / and MOD, and the sign prefixes.
 
-Whole numbers give the wider type of the two, and begin again at its other end where they leave it, as Java's do. What
-they do with points in time and intervals is in `temporal_arithmetic`.
+Integers return the wider type of the two and wrap around on overflow, as in Java. Arithmetic of timestamps and
+intervals is in `temporal_arithmetic`.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ _APPROXIMATE: Final = (FloatType, DoubleType)
 
 
 def _number(call: Operands, index: int, exact: bool = False) -> DataType | None:
-    """One of two numbers. NULL takes the type of the other one. FLOAT or DOUBLE beside DECIMAL: both become DOUBLE.
-    FLOAT beside DOUBLE is not cast, because the first one is the type of the result.
+    """Accept one of two numbers. NULL takes the other one's type. FLOAT or DOUBLE with DECIMAL: both become DOUBLE.
+    FLOAT with DOUBLE is not cast, because the first type is the type of the result.
 
-    `exact`: whether floating-point numbers are not taken.
+    `exact`: whether to reject floating-point numbers.
     """
     found, other = call.types[index], call.types[1 - index]
     if isinstance(found, NullType):
@@ -87,12 +87,12 @@ def _number_type(operator: str, call: Operands) -> DataType:
 
 def _common(types: tuple[DataType, ...]) -> DataType:
     found = least_restrictive(types)
-    assert found is not None  # numbers always have one
+    assert found is not None  # numbers always have a common type
     return found
 
 
 def _check_divisor(call: Operands) -> None:
-    """Flink refuses a constant zero after `/` when it plans a query; so no constant is infinite."""
+    """Reject a constant zero as floating-point divisor at planning time, as Flink does; so no constant is infinite."""
     divisor = call.value(1)
     is_floating = any(isinstance(one, _APPROXIMATE) for one in call.types)
     if is_floating and divisor is not UNKNOWN and divisor == 0:
@@ -133,10 +133,10 @@ def _with_types(function: Kernel, common: pa.DataType, result: pa.DataType) -> K
 
 
 def _by_constant(operator: str, divisor: int, common: pa.DataType, result: pa.DataType, general: Kernel) -> Kernel:
-    """The kernel of a division by a constant. `general`: the one for all others."""
+    """Return the kernel of a division by a constant. `general`: the kernel for all other divisions."""
     constant = pa.scalar(divisor, common)
     is_remainder = operator == "MOD"
-    if not divisor or (is_remainder and pc.abs(constant).as_py() < 0):  # the least number has no absolute one
+    if not divisor or (is_remainder and pc.abs(constant).as_py() < 0):  # the minimum has no absolute value
         return general
     if is_remainder:
         divide = remainders(abs(divisor), result)
@@ -152,7 +152,7 @@ def _by_constant(operator: str, divisor: int, common: pa.DataType, result: pa.Da
 
 
 def _may_divide_by_zero(call: Operands) -> bool:
-    """Whether a division may fail: not where whole or floating-point numbers are divided by a constant."""
+    """Return whether a division may fail: not for integers and floats divided by a constant other than zero."""
     is_plain = all(isinstance(one, (IntegralType, *_APPROXIMATE)) for one in call.types)
     return not is_plain or call.value(1) is UNKNOWN or not call.value(1)
 

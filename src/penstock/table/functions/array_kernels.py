@@ -1,4 +1,4 @@
-"""How functions of arrays run: each takes the call and whole columns, and works on all elements at once."""
+"""The kernels of array functions: each takes the call and whole columns, and processes all elements at once."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _element(call: Call) -> DataType:
 
 
 def _equals(call: Call, haystack: pa.Array, needle: pa.Array) -> tuple[Lists, Flags]:
-    """The lists of a column, and which elements are the same as what is looked for; NULL is the same as NULL."""
+    """Return the lists of a column, and which elements equal the needle; NULL equals NULL."""
     lists = lists_of(haystack).packed()
     found = codes(pa.concat_arrays([lists.values, needle]), _element(call))
     count = len(lists.values)
@@ -38,14 +38,14 @@ def _equals(call: Call, haystack: pa.Array, needle: pa.Array) -> tuple[Lists, Fl
 
 
 def contains(call: Call, haystack: pa.Array, needle: pa.Array) -> pa.Array:
-    """Whether an element is there."""
+    """Return whether an element is in the array."""
     lists, equal = _equals(call, haystack, needle)
     hits = np.bincount(lists.parents()[equal], minlength=len(haystack))
     return pa.array(hits > 0, mask=~lists.valid)
 
 
 def position(call: Call, haystack: pa.Array, needle: pa.Array) -> pa.Array:
-    """The first place of an element, from 1 on; 0 where it is not there."""
+    """Return the first position of an element, from 1; 0 if it is absent."""
     lists, equal = _equals(call, haystack, needle)
     rows, first = np.unique(lists.parents()[equal], return_index=True)
     found = np.zeros(len(haystack), np.int64)
@@ -54,23 +54,23 @@ def position(call: Call, haystack: pa.Array, needle: pa.Array) -> pa.Array:
 
 
 def remove(call: Call, haystack: pa.Array, needle: pa.Array) -> pa.Array:
-    """All elements but those that are the same as one."""
+    """Return all elements that differ from a given one."""
     lists, equal = _equals(call, haystack, needle)
     return lists.kept(~equal).column(call.result)
 
 
 def append(call: Call, array: pa.Array, element: pa.Array) -> pa.Array:
-    """One more element at the end."""
+    """Append an element."""
     return joined([lists_of(array), singles(element)]).column(call.result)
 
 
 def prepend(call: Call, array: pa.Array, element: pa.Array) -> pa.Array:
-    """One more element at the beginning."""
+    """Prepend an element."""
     return joined([singles(element), lists_of(array)]).column(call.result)
 
 
 def concat(call: Call, *arrays: pa.Array) -> pa.Array:
-    """The elements of all arrays."""
+    """Concatenate the elements of all arrays."""
     return joined([lists_of(one) for one in arrays]).column(call.result)
 
 
@@ -80,17 +80,17 @@ def _once(call: Call, lists: Lists) -> pa.Array:
 
 
 def distinct(call: Call, array: pa.Array) -> pa.Array:
-    """Each element once."""
+    """Return each distinct element once."""
     return _once(call, lists_of(array).packed())
 
 
 def union(call: Call, one: pa.Array, other: pa.Array) -> pa.Array:
-    """Each element of two arrays once."""
+    """Return each distinct element of two arrays once."""
     return _once(call, joined([lists_of(one), lists_of(other)]))
 
 
 def compared(wanted: bool, call: Call, array: pa.Array, other: pa.Array) -> pa.Array:
-    """Each element once that is among those of the other array, or is not."""
+    """Return once each element that the other array contains, or does not contain."""
     mine, others = lists_of(array), lists_of(other)
     mine, others = mine.with_valid(others.valid).packed(), others.with_valid(mine.valid).packed()
     found = codes(pa.concat_arrays([mine.values, others.values]), _element(call))
@@ -100,7 +100,7 @@ def compared(wanted: bool, call: Call, array: pa.Array, other: pa.Array) -> pa.A
 
 
 def reverse(call: Call, array: pa.Array) -> pa.Array:
-    """The elements from last to first."""
+    """Return the elements from last to first."""
     lists = lists_of(array).packed()
     ends = np.repeat(lists.starts * 2 + lists.lengths - 1, lists.lengths)
     values = lists.values.take(pa.array(ends - np.arange(len(ends))))
@@ -113,7 +113,7 @@ def _numbers(column: pa.Array) -> Ints:
 
 
 def slice_of(call: Call, array: pa.Array, start: pa.Array, end: pa.Array | None = None) -> pa.Array:
-    """From a place to another one, both in it; those below zero count from the end, and zero means one."""
+    """Return the elements between two positions, inclusive; negative ones count from the end, zero means one."""
     lists = lists_of(array).with_valid(valid_of(start) if end is None else valid_of(start) & valid_of(end))
     size = lists.lengths
     first, last = _numbers(start), size if end is None else _numbers(end)
@@ -125,7 +125,7 @@ def slice_of(call: Call, array: pa.Array, start: pa.Array, end: pa.Array | None 
 
 
 def _order(lists: Lists) -> Ints:
-    """The rank of each element of packed lists; NULL has one, too."""
+    """Return the rank of each element of packed lists, including NULL."""
     found: Ints = pc.rank(lists.values, sort_keys="ascending", tiebreaker="dense").to_numpy().astype(np.int64)
     return found
 
@@ -133,7 +133,7 @@ def _order(lists: Lists) -> Ints:
 def sort(
     call: Call, array: pa.Array, ascending: pa.Array | None = None, nulls_first: pa.Array | None = None
 ) -> pa.Array:
-    """NULL comes first where the order is ascending, else last, unless an operand says where."""
+    """Sort the elements. NULL comes first in ascending order, else last, unless an operand decides."""
     rows = len(array)
     rises = _flags(ascending, rows)
     before = rises if nulls_first is None else _flags(nulls_first, rows)
@@ -157,7 +157,7 @@ def _flags(column: pa.Array | None, rows: int) -> Flags:
 
 
 def extreme(greatest: bool, call: Call, array: pa.Array) -> pa.Array:
-    """The greatest element, or the least."""
+    """Return the greatest element, or the least."""
     lists = lists_of(array).packed()
     lists = lists.kept(valid_of(lists.values))
     ranks, parents = _order(lists), lists.parents()
@@ -168,7 +168,7 @@ def extreme(greatest: bool, call: Call, array: pa.Array) -> pa.Array:
 
 
 def join(call: Call, array: pa.Array, delimiter: pa.Array, replacement: pa.Array | None = None) -> pa.Array:
-    """NULL among the elements is left out, unless there is a replacement."""
+    """Join the elements. NULL is left out, unless there is a replacement."""
     lists = lists_of(array).packed()
     if replacement is None:
         lists = lists.kept(valid_of(lists.values))

@@ -56,24 +56,24 @@ def _array_of_text(call: Operands, index: int) -> DataType | None:
 
 
 def _needle(call: Operands, index: int) -> DataType | None:
-    """An element: it is cast to the type of those in the array."""
+    """Accept an element, which is cast to the type of the array's elements."""
     if not _is_array(call.types[0]):
         return None
     element, found = _element(call.types[0]), call.types[index]
     if not can_cast_implicitly(found, element):
         return None
     if is_text(element) and is_text(found):
-        return found  # a text of another length is another text
+        return found  # casting a text to another length would change it
     return element.nullable() if found.is_nullable else element.not_null()
 
 
 def alike_of(is_wanted: Callable[[DataType], bool], call: Operands, index: int) -> DataType | None:
-    """One of operands of a kind that are all cast to the type that they have in common."""
+    """Accept one of several operands of a kind, which are all cast to their common type."""
     return call.once(all_in_common) if is_wanted(call.types[index]) else None
 
 
 def _extended(call: Operands) -> DataType:
-    """The type of an array with one more element."""
+    """Return the type of an array with one more element."""
     array, added = call.types
     element = _element(array)
     nullable = call.any_nullable()
@@ -83,7 +83,7 @@ def _extended(call: Operands) -> DataType:
 
 
 def _by_first(found: DataType | None = None) -> Callable[[Operands], DataType]:
-    """NULL only where the first operand is."""
+    """Return a rule whose result is nullable only if the first operand is."""
 
     def rule(call: Operands) -> DataType:
         result = call.types[0] if found is None else found

@@ -1,4 +1,4 @@
-"""Functions of bitmaps: sets of whole numbers of 32 bits without a sign, in the portable format of Roaring."""
+"""Functions of bitmaps: sets of unsigned 32-bit integers in the portable Roaring format."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from penstock.table.functions.kernels import per_value
 from penstock.table.functions.signatures import BIGINT, BINARY, BYTES_TYPE, STRING, returns, takes, where
 from penstock.table.functions.type_rules import can_cast_implicitly
 
-#: the text of a bitmap ends with dots from so many characters on
+#: the text of a bitmap is cut off with dots after this many characters
 _TEXT_MAX: Final = 0x80000
 _BITS: Final = 2**32
-#: an array has fewer elements than that
+#: an array has fewer elements than this
 _ARRAY_MAX: Final = 2**31
 
 
 def bitmap_class() -> Any:
-    """The class of Roaring bitmaps. Raises `UnsupportedError` where its package is missing."""
+    """Return the class of Roaring bitmaps; raise `UnsupportedError` if its package is missing."""
     try:
         from pyroaring import BitMap
     except ImportError as error:
@@ -30,18 +30,18 @@ def bitmap_class() -> Any:
 
 
 def bitmap_of(raw: object) -> Any:
-    """The numbers of a bitmap as a column holds it."""
+    """Return a bitmap from its bytes in a column."""
     return bitmap_class().deserialize(raw)
 
 
 def bitmap_bytes(found: Any) -> bytes:
-    """A bitmap as a column holds it: the same bytes for the same numbers."""
+    """Return the bytes of a bitmap in a column: equal for equal numbers."""
     found.run_optimize()
     return bytes(found.serialize())
 
 
 def bitmap_text(raw: object) -> str:
-    """`{1,2,3}`; of a long one only the beginning."""
+    """Return the text `{1,2,3}`, cut off if it is long."""
     parts: list[str] = []
     length = 1
     for number in bitmap_of(raw):
@@ -54,7 +54,7 @@ def bitmap_text(raw: object) -> str:
 
 
 def bitmap_from_bytes(raw: object) -> bytes:
-    """A bitmap from bytes in the format of Roaring. Raises `TableRuntimeError` for others."""
+    """Return a bitmap from bytes in the Roaring format; raise `TableRuntimeError` for other bytes."""
     try:
         return bitmap_bytes(bitmap_of(raw))
     except (ValueError, IndexError) as error:

@@ -1,4 +1,4 @@
-"""Which names Flink's own functions have."""
+"""The names of Flink's built-in functions."""
 
 from __future__ import annotations
 
@@ -7,5 +7,5 @@ from penstock.table.functions.registry import SCALAR_FUNCTIONS
 
 
 def is_built_in(name: str) -> bool:
-    """Whether a function or an aggregate of Flink has this name, in whatever case."""
+    """Return whether a function or an aggregate of Flink has this name, in any case."""
     return name.upper() in SCALAR_FUNCTIONS or name.upper() in AGGREGATE_FUNCTIONS

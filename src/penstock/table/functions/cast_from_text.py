@@ -1,6 +1,6 @@
-"""Casts from text to numbers, truth values, bytes, days and times.
+"""Casts from text to numbers, booleans, dates and times.
 
-Columns whose texts all have the usual form are read by Arrow; others value by value, as Flink reads them.
+Arrow parses columns whose texts all have the usual form; other columns are parsed value by value, with Flink's rules.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _TIMESTAMP: Final = re.compile(
 
 
 def from_text_kernel(found: DataType, to: DataType, session: Session, is_try: bool) -> Kernel:
-    """The kernel of a cast from text to anything but text and bytes."""
+    """Return the kernel of a cast from text to any type except text and bytes."""
     slow = value_kernel(_or_null(reader(to, session)) if is_try else reader(to, session), [found], to)
     fast = _FAST.get(type(to))
     if fast is None and isinstance(to, IntegralType):
@@ -68,7 +68,7 @@ def from_text_kernel(found: DataType, to: DataType, session: Session, is_try: bo
 
 
 def reader(to: DataType, session: Session) -> Callable[[str], object]:
-    """The function that reads one text. It raises `TableRuntimeError` for what it cannot read."""
+    """Return a function that parses one text; it raises `TableRuntimeError` for invalid text."""
     match to:
         case BooleanType():
             return _boolean
@@ -142,7 +142,7 @@ def _decimal(text: str, precision: int, scale: int) -> Decimal:
     if _DECIMAL.fullmatch(trimmed) is None:
         raise _wrong(text, "a decimal number")
     value = Decimal(trimmed)
-    # A text such as 1e999999 is not written out in full.
+    # Do not write out a text such as 1e999999 in full.
     decimal = None if value and value.adjusted() >= precision - scale else fitted(value, precision, scale)
     if decimal is None:
         raise TableRuntimeError(
@@ -163,7 +163,7 @@ def _date(text: str) -> int:
 
 
 def _time(text: str) -> int:
-    """Milliseconds of the day. A time zone behind it is taken away."""
+    """Return the milliseconds of the day. The offset of a trailing time zone is subtracted."""
     found = _TIME.fullmatch(text.strip())
     if found is None:
         raise _wrong(text, "TIME")
@@ -177,7 +177,7 @@ def _time(text: str) -> int:
 
 
 def _timestamp(text: str) -> int:
-    """Nanoseconds since 1970. Days 29 to 31 that a month does not have are its last one, as in Java."""
+    """Return nanoseconds since 1970. Days up to 31 that a month lacks become its last day, as in Java."""
     found = _TIMESTAMP.fullmatch(text)
     if found is None:
         raise _wrong(text, "TIMESTAMP")
@@ -198,7 +198,7 @@ def _cut(nanoseconds: int, digits: int) -> int:
 
 # --- whole columns ---------------------------------------------------------------------------------------------------
 
-#: a pattern that all texts of a column must have, and what reads them then
+#: a pattern that all texts of a column must match, and the kernel that parses them
 Fast = tuple[str, Kernel]
 
 
@@ -208,7 +208,7 @@ def _fast_or(slow: Kernel, pattern: str, fast: Kernel) -> Kernel:
             try:
                 return fast(column)
             except (pa.ArrowInvalid, TableRuntimeError):
-                pass  # a number out of range, or a day that is none: the other way says which
+                pass  # a number out of range, or an invalid date: the slow path names it
         return slow(column)
 
     return kernel
@@ -236,7 +236,7 @@ def _fast_decimal(to: DataType, session: Session) -> Fast:
     return r"^-?[0-9]{1,18}(\.[0-9]{1,18})?$", read
 
 
-#: Flink's timestamps have no year 0, which Arrow reads
+#: Flink's timestamps have no year 0, but Arrow parses it
 _YEAR: Final = r"(?:[1-9][0-9]{3}|0[1-9][0-9]{2}|00[1-9][0-9]|000[1-9])"
 _CLOCK: Final = rf"^{_YEAR}-[0-9]{{2}}-[0-9]{{2}} [0-9]{{2}}:[0-9]{{2}}:[0-9]{{2}}(\.[0-9]{{1,6}})?$"
 

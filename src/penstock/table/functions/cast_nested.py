@@ -1,4 +1,4 @@
-"""Casts of arrays, maps, multisets and rows: each part is cast by itself."""
+"""Casts of arrays, maps, multisets and rows, part by part."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MakeCast = Callable[[DataType, DataType], Kernel]
 
 
 def nested_kernel(found: DataType, to: DataType, make: MakeCast, is_try: bool) -> Kernel:
-    """The kernel of a cast whose parts `make` casts. With `is_try` a value of which a part fails becomes NULL."""
+    """Return the kernel of a nested cast; `make` casts the parts. With `is_try`, failing values become NULL."""
     cast = _row(found, to, make) if isinstance(found, RowType) else _entries(found, to, make)
     wanted = arrow_type(to)
 
@@ -30,7 +30,7 @@ def nested_kernel(found: DataType, to: DataType, make: MakeCast, is_try: bool) -
 
 
 def _tried(cast: Callable[[pa.Array], pa.Array], column: pa.Array, wanted: pa.DataType) -> pa.Array:
-    """The rows that can be cast: where some cannot, halves of them are tried."""
+    """Cast the rows that can be cast, with NULL for the others: if some cannot, try each half."""
     try:
         return cast(column)
     except (TableRuntimeError, pa.ArrowInvalid):
@@ -56,7 +56,7 @@ def _row(found: RowType, to: DataType, make: MakeCast) -> Callable[[pa.Array], p
 
 
 def _entries(found: DataType, to: DataType, make: MakeCast) -> Callable[[pa.Array], pa.Array]:
-    """Arrays, maps and multisets: lists of what they consist of."""
+    """Cast arrays, maps and multisets, which are lists of their components."""
     casts = [make(one, other) for one, other in zip(found.children(), to.children(), strict=True)]
     wanted = arrow_type(to)
 

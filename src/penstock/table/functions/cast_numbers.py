@@ -1,7 +1,7 @@
-"""Casts of numbers among each other, as Java converts them.
+"""Casts between numbers, as Java converts them.
 
-Whole numbers keep their lowest bits. Fractions are cut when they become whole, and numbers that are too large become
-the largest. A decimal is rounded half up, and one that does not fit its type is NULL. TRUE fails where it does not fit.
+Integers keep their lowest bits. Casts to integers truncate fractions and clamp numbers that are too large. A decimal is
+rounded half up, and NULL if it does not fit its type. TRUE fails if it does not fit.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from penstock.table.functions.type_rules import as_decimal
 
 _WIDE: Final = Context(prec=400, Emax=999_999, Emin=-999_999)
 _WHOLE_DIGITS_OF_LONG: Final = 18
-#: holds the shortest text of each number from 0.001 on that has at most 17 digits before the point
+#: holds the shortest text of each number from 0.001 with at most 17 digits before the decimal point
 _OF_USUAL_SIZE: Final = DecimalType(38, 20)
 _INT_MIN, _INT_MAX = -(2**31), 2**31 - 1
 _LONG_MIN, _LONG_MAX = -(2**63), 2**63 - 1
 
 
 def number_kernel(found: DataType, to: DataType) -> Kernel:
-    """The kernel of a cast between numbers and booleans."""
+    """Return the kernel of a cast between numbers and booleans."""
     wanted = arrow_type(to)
     if isinstance(to, BooleanType):
         return lambda column: pc.not_equal(column, pa.scalar(0, column.type))
@@ -68,14 +68,14 @@ def number_kernel(found: DataType, to: DataType) -> Kernel:
 
 
 def _zero_of_false(to: DecimalType, convert: Kernel, column: Datum) -> Datum:
-    """Truth values as decimals without digits before the point."""
+    """Cast booleans to decimals without digits before the point, which cannot hold TRUE."""
     if pc.any(column if isinstance(column, pa.Array) else pa.array([column.as_py()], pa.bool_())).as_py():
         raise TableRuntimeError(f"TRUE is 1, which {to.not_null()} cannot hold. TRY_CAST gives NULL.")
     return convert(pc.cast(column, pa.int8()))
 
 
 def decimal_kernel(found: DecimalType, to: DecimalType) -> Kernel:
-    """The kernel of a cast between decimals: rounded half up, NULL for what does not fit."""
+    """Return the kernel of a cast between decimals: rounded half up, NULL for values that do not fit."""
     wanted = arrow_type(to)
     loses_digits = to.scale < found.scale
     whole = to.precision - to.scale
@@ -99,7 +99,7 @@ def decimal_kernel(found: DecimalType, to: DecimalType) -> Kernel:
 
 
 def fitted(value: Decimal, precision: int, scale: int) -> Decimal | None:
-    """A decimal rounded half up to a scale, or None where it has too many digits."""
+    """Round a decimal half up to a scale; return None if it has too many digits."""
     rounded = value.quantize(Decimal(1).scaleb(-scale), ROUND_HALF_UP, _WIDE)
     limit = Decimal(10) ** (precision - scale)
     # Not by abs(), which rounds to the 28 digits of Python's context.
@@ -107,7 +107,7 @@ def fitted(value: Decimal, precision: int, scale: int) -> Decimal | None:
 
 
 def decimal_of_double(value: float, precision: int, scale: int) -> Decimal | None:
-    """The decimal with the fewest digits that mean this number."""
+    """Return the decimal with the fewest digits that represents this number."""
     exact = Decimal(repr(value))
     if not exact.is_finite():
         raise TableRuntimeError(f"{value} is not a decimal number")
@@ -115,7 +115,7 @@ def decimal_of_double(value: float, precision: int, scale: int) -> Decimal | Non
 
 
 def _decimal_of_doubles(found: DataType, to: DecimalType) -> Kernel:
-    """As `decimal_of_double`, for a column: by way of the shortest texts where they are of a usual size."""
+    """Return `decimal_of_double` for columns: through the shortest texts, if the numbers are of usual size."""
     by_value = value_kernel(lambda value: decimal_of_double(value, to.precision, to.scale), [found], to)
     fit = decimal_kernel(_OF_USUAL_SIZE, to)
 
@@ -133,7 +133,7 @@ def _decimal_of_doubles(found: DataType, to: DecimalType) -> Kernel:
 
 
 def _double_of_decimal(found: DecimalType) -> Kernel:
-    """The floating-point number next to a decimal. Arrow's own cast is often one step away from it."""
+    """Return the kernel of a cast to the nearest floating-point number. Arrow's own cast is often one step off."""
     if found.precision > _WHOLE_DIGITS_OF_LONG:
         return lambda column: pc.cast(pc.cast(column, pa.string()), pa.float64())
     digits, divisor = pa.decimal128(found.precision, 0), pa.scalar(10.0**found.scale)
@@ -151,7 +151,7 @@ def _then(first: Kernel, second: Kernel) -> Kernel:
 
 
 def _whole_part(found: DecimalType) -> Kernel:
-    """A decimal without its fraction: the lowest 64 bits."""
+    """Return the kernel that drops the fraction of a decimal and keeps the lowest 64 bits."""
     if found.precision - found.scale <= _WHOLE_DIGITS_OF_LONG:
         whole = pa.decimal128(max(found.precision - found.scale, 1), 0)
         return lambda column: pc.cast(pc.cast(column, whole, safe=False), pa.int64())
@@ -167,7 +167,7 @@ def _cut_to_long(column: Datum) -> Datum:
 
 
 def _cut(column: Datum, least: int, most: int, convert: Callable[[Datum], Datum]) -> Datum:
-    """No fraction, nothing beyond the bounds, and 0 for what is no number."""
+    """Truncate fractions, clamp to the bounds, and replace NaN with 0."""
     column = pc.cast(column, pa.float64())
     column = pc.if_else(pc.is_nan(column), pa.scalar(0.0), column)
     too_large, too_small = pc.greater_equal(column, float(most)), pc.less_equal(column, float(least))

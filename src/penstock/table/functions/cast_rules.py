@@ -1,4 +1,4 @@
-"""Between which types Flink has a cast that is written, and why not between others."""
+"""The casts that Flink supports explicitly, and the reasons for refusing others."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _MOMENTS = (TimestampType, LocalZonedTimestampType)
 
 
 def supports_cast(found: DataType, to: DataType) -> bool:
-    """Whether Flink has a cast from one type to the other."""
+    """Return whether Flink has a cast from one type to the other."""
     if isinstance(found, NullType) or isinstance(to, TEXTS) or found.not_null() == to.not_null():
         return True
     if isinstance(to, ArrayType | MapType | RowType):
@@ -56,7 +56,7 @@ def supports_cast(found: DataType, to: DataType) -> bool:
 
 
 def _supports_nested(found: DataType, to: DataType) -> bool:
-    """Arrays, maps, multisets and rows are cast part by part. A structured type is cast to its own class alone."""
+    """Return whether all parts can be cast. A structured type is cast only to its own class."""
     if isinstance(to, RowType):
         if not isinstance(found, RowType) or len(found.fields) != len(to.fields) or _are_different_classes(found, to):
             return False
@@ -75,18 +75,18 @@ def _is_list(found: DataType) -> bool:
 
 
 def _is_single(interval: DataType) -> bool:
-    """Whether an interval counts one unit."""
+    """Return whether an interval has a single unit."""
     return " TO " not in interval.resolution.value  # type: ignore[attr-defined]
 
 
 def _number_of(interval: DataType) -> type[DataType]:
-    """The number as which an interval is held."""
+    """Return the numeric type that stores an interval."""
     assert isinstance(interval, YearMonthIntervalType | DayTimeIntervalType)
     return IntType if isinstance(interval, YearMonthIntervalType) else BigIntType
 
 
 def refusal(found: DataType, to: DataType) -> str:
-    """Why there is no cast from one type to the other."""
+    """Return why one type cannot be cast to the other."""
     if isinstance(found, NumericType) and isinstance(to, TimestampType):
         return (
             "The cast from NUMERIC type to TIMESTAMP type is not allowed. It's recommended to use "

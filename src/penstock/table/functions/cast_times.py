@@ -1,4 +1,4 @@
-"""Casts among days, times of day and timestamps. Fractions of a second that a type has no digits for are cut off."""
+"""Casts among dates, times of day and timestamps. Excess fractional digits of a second are truncated."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MS_DIGITS: Final = 3
 
 
 def time_kernel(found: DataType, to: DataType, session: Session) -> Kernel:
-    """The kernel of a cast between points in time."""
+    """Return the kernel of a cast between dates, times and timestamps."""
     if isinstance(to, LocalZonedTimestampType) and not isinstance(found, LocalZonedTimestampType):
         clock = time_kernel(found, TimestampType(to.precision), session)
         return lambda column: to_moments(clock(column), session.zone)
@@ -42,7 +42,7 @@ def time_kernel(found: DataType, to: DataType, session: Session) -> Kernel:
 
 
 def cut_timestamp_kernel(found: DataType, to: DataType) -> Kernel:
-    """The kernel of a cast to another precision. Milliseconds are cut towards 1970, as in Flink."""
+    """Return the kernel of a cast to another precision. Milliseconds are truncated toward 1970, as in Flink."""
     digits, wanted = to.precision, arrow_type(to)  # type: ignore[attr-defined]
     held = DIGITS[wanted.unit]
     is_cut = digits < found.precision and digits < held  # type: ignore[attr-defined]
@@ -67,7 +67,7 @@ def cut_timestamp_kernel(found: DataType, to: DataType) -> Kernel:
 
 
 def _with_unit(column: Datum, wanted: pa.DataType) -> Datum:
-    """Days or timestamps as timestamps of another unit. Raises `TableRuntimeError` where that cannot hold them."""
+    """Convert dates or timestamps to another timestamp unit; raise `TableRuntimeError` if it cannot hold them."""
     try:
         return pc.cast(column, wanted)
     except pa.ArrowInvalid:
@@ -78,7 +78,7 @@ _UNITS: Final = {"ms": "millisecond", "us": "microsecond"}
 
 
 def cut_time(milliseconds: int, digits: int) -> int:
-    """A time of day with so many digits of a fraction of a second."""
+    """Truncate a time of day to `digits` fractional digits of a second."""
     step: int = 10 ** max(_MS_DIGITS - digits, 0)
     return milliseconds // step * step
 
@@ -108,6 +108,6 @@ def _time_of_day(digits: int) -> Kernel:
 
 
 def _remainder(numbers: Datum, step: pa.Scalar) -> Datum:
-    """What is left beside a multiple of a step, never below 0."""
+    """Return the remainder of a division by `step`, never below 0."""
     rest = pc.subtract(numbers, pc.multiply(pc.divide(numbers, step), step))
     return pc.if_else(pc.less(rest, 0), pc.add(rest, step), rest)

@@ -1,4 +1,4 @@
-"""Casts to text: how Flink shows the values of each type, and text of a fixed or a greatest length."""
+"""Casts to text: Flink's text of each type's values, and text of a fixed or a maximum length."""
 
 from __future__ import annotations
 
@@ -43,24 +43,24 @@ from penstock.table.data.zones import local_ns, to_local
 from penstock.table.functions.definition import Session
 from penstock.table.functions.kernels import value_kernel
 
-#: the shortest text is in plain digits between these
+#: between these, the shortest text has no exponent
 _PLAIN_LEAST, _PLAIN_MOST = 1e-3, 1e7
 #: up to this scale Arrow writes decimals without an exponent
 _PLAIN_SCALE: Final = 6
-#: days of the years 1 to 9999, which have four digits
+#: the first and the last day of the years 1 to 9999, which have four digits
 _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
 _FLOAT: Final = re.compile(r"(-?)(\d+)(?:\.(\d+))?(?:e([+-]?\d+))?")
 
 
 def text_kernel(found: DataType, to: DataType, session: Session) -> Kernel:
-    """The kernel of a cast to CHAR, VARCHAR or STRING."""
+    """Return the kernel of a cast to CHAR, VARCHAR or STRING."""
     whole = _whole_text(found, session)
     fit = fit_text(found, to, session)
     return whole if fit is None else lambda column: fit(whole(column))
 
 
 def fit_text(found: DataType, to: DataType, session: Session) -> Kernel | None:
-    """What pads text with spaces, or cuts it, to the length of a type; None where nothing is to be done."""
+    """Return a kernel that pads or truncates text to the length of a type; None if neither is needed."""
     assert isinstance(to, CharType | VarCharType)
     length = to.length
     if session.legacy_cast:
@@ -148,14 +148,14 @@ def _text_of_floats(column: Datum) -> Datum:
     return pc.replace_with_mask(found, others, pa.array(shown, pa.string()))
 
 
-#: from so many digits before the point on, a number is written with an exponent
+#: numbers with more digits than this before the decimal point are written with an exponent
 _PLAIN_DIGITS: Final = 7
 _FLOAT_BITS: Final = 24
 _LONG_END: Final = 2.0**63
 
 
 def java_number(text: str, bits: int = 53) -> str:
-    """A floating-point number of so many bits as Java writes it, from the text with the fewest digits."""
+    """Format a floating-point number with a significand of `bits` bits as Java does, from its shortest text."""
     if "n" in text:
         return {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}[text.lstrip("+")]
     found = _FLOAT.fullmatch(text)
@@ -179,7 +179,7 @@ def java_number(text: str, bits: int = 53) -> str:
 
 
 def _whole_digits(value: float, bits: int) -> str:
-    """The digits of a large whole number. Java leaves out as many as the bits hold that are lost, and no more."""
+    """Return the digits of a large integer. Java drops as many digits as the lost bits hold, and no more."""
     step = 10 ** (len(str(2 ** (math.frexp(value)[1] - bits - 2))) - 1)
     return str((int(value) + step // 2) // step * step)
 
@@ -188,7 +188,7 @@ def _whole_digits(value: float, bits: int) -> str:
 
 
 def text_of(found: DataType, zone: tzinfo) -> Callable[[Any], str]:
-    """The function that shows one value of a type, which is not NULL."""
+    """Return a function that formats one non-NULL value of a type."""
     match found:
         case BooleanType():
             return lambda value: "TRUE" if value else "FALSE"
@@ -246,7 +246,7 @@ def _or_null(show: Callable[[Any], str]) -> Callable[[Any], str]:
 
 
 def _time_text(milliseconds: int, digits: int) -> str:
-    """A time of day. Zeros at the end of the fraction are left out, but for the first digit of it."""
+    """Format a time of day. Trailing zeros of the fraction are dropped, except for its first digit."""
     text = format_time(milliseconds * 1_000_000, min(digits, 3))
     if not digits:
         return text
@@ -261,7 +261,7 @@ def months_text(months: int) -> str:
 
 
 def milliseconds_text(milliseconds: int) -> str:
-    """`+0 00:03:00.000`."""
+    """Return milliseconds as `+0 00:03:00.000`."""
     days, rest = divmod(abs(milliseconds), DAY_MS)
     return f"{'-' if milliseconds < 0 else '+'}{days} {format_time(rest * (SECOND_NS // 1000), 3)}"
 

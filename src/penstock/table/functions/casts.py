@@ -1,4 +1,4 @@
-"""Casts between types, as CAST and TRY_CAST say them, with Flink's rules."""
+"""Casts between types, for CAST and TRY_CAST, with Flink's rules."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _NESTED: Final = (ArrayType, MapType, RowType)
 
 
 def cast_kernel(found: DataType, to: DataType, session: Session, is_try: bool = False) -> Kernel:
-    """The kernel of a cast. A value that cannot be cast raises `TableRuntimeError`; with `is_try` it becomes NULL."""
+    """Return the kernel of a cast. Values that cannot be cast raise `TableRuntimeError`; with `is_try`, become NULL."""
     is_try = is_try or session.legacy_cast
     if isinstance(found, NullType):
         return _nothing(to)
@@ -76,13 +76,13 @@ def _nothing(to: DataType) -> Kernel:
 
 
 def _interval_kernel(to: DataType) -> Kernel:
-    """An interval is a number of months or of milliseconds, whatever its unit is."""
+    """Return the kernel of an interval's cast: it is a number of months or milliseconds, whatever its unit."""
     wanted = arrow_type(to)
     return lambda column: view(column, wanted)
 
 
 def _bytes_kernel(found: DataType, to: DataType, session: Session) -> Kernel:
-    """Bytes of UTF-8, of a bitmap, or of another length: cut, or with zeros behind them."""
+    """Return the kernel of a cast to bytes, from text, a bitmap or bytes: truncated, or padded with zeros."""
     length: int = to.length  # type: ignore[attr-defined]
     is_fixed = isinstance(to, BinaryType)
 
@@ -98,7 +98,7 @@ def _bytes_kernel(found: DataType, to: DataType, session: Session) -> Kernel:
 
 
 def _trying(kernel: Kernel, found: DataType, to: DataType) -> Kernel:
-    """A kernel that gives NULL for what cannot be cast."""
+    """Return a kernel that returns NULL for values that cannot be cast."""
     one_by_one = value_kernel(partial(_value_or_none, kernel, found, to), [found], to)
 
     def tried(column: Datum) -> Datum:

@@ -1,4 +1,4 @@
-"""Functions that give the time, by the session's clock and in its zone."""
+"""Functions of the current time, by the session's clock and in its zone."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _UTC_MS: Final = pa.timestamp("ms", "UTC")
 
 
 def _local_ms(moment: int, zone: tzinfo) -> int:
-    """Milliseconds since 1970, as clocks in the zone show them."""
+    """Return milliseconds since 1970, as local time in the zone."""
     found = to_local(pa.scalar(moment, pa.int64()).cast(_UTC_MS), zone)
     return int(found.cast(pa.int64()).as_py())
 

@@ -1,4 +1,4 @@
-"""Arrays, maps and multisets: how they are made, and how an element of one is read."""
+"""Arrays, maps and multisets: their constructors, and access to their elements."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _entry(call: Operands, index: int) -> DataType | None:
 
 
 def _as(common: DataType | None, is_nullable: bool) -> DataType | None:
-    """The type of an operand after the cast to a common type; NULL alone has no such type."""
+    """Return the type of an operand after the cast to a common type; None if that is the type of NULL."""
     if common is None or isinstance(common, NullType):
         return None
     return common.nullable() if is_nullable else common.not_null()
@@ -68,7 +68,7 @@ def _common_value(call: Operands) -> DataType | None:
 
 
 def _parts_of_map(call: Operands) -> tuple[Sequence[DataType], Sequence[DataType]]:
-    """The types of keys and of values. Values that are all NULL have the type of the keys, as in Flink."""
+    """Return the types of keys and of values. If all values are NULL, they get the types of the keys, as in Flink."""
     keys, values = call.types[::2], call.types[1::2]
     if all(isinstance(one, NullType) for one in values):
         values = tuple(one.nullable() for one in keys)
@@ -87,7 +87,7 @@ def _known_common(types: Sequence[DataType]) -> DataType:
 
 
 def _interleaved(columns: Sequence[Datum], rows: int) -> pa.Array:
-    """The values of the first row, then those of the second one, and on."""
+    """Interleave columns: the values of the first row, then the values of the second one, and so on."""
     parts = [one if isinstance(one, pa.Array) else array_of(one, 1) for one in columns]
     offsets = begins(np.array([len(part) for part in parts]))
     steps = np.array([isinstance(one, pa.Array) for one in columns], np.int64)
@@ -129,7 +129,7 @@ def _map(call: Call) -> Kernel:
 
 
 def _multiset(call: Call) -> Kernel:
-    """How often each element is there."""
+    """Return a kernel that counts how often each element occurs."""
     assert isinstance(call.result, MultisetType)
     element = call.result.element_type
     as_map = MapType(element, INT)
@@ -174,14 +174,14 @@ def _index(call: Operands, index: int) -> DataType | None:
 
 def _key_type(key: DataType, found: DataType) -> DataType | None:
     if is_text(key) and is_text(found):
-        return found  # a key of another length is another key
+        return found  # casting a key to another length would change it
     if not can_cast_implicitly(found, key):
         return None
     return key.nullable() if found.is_nullable else key.not_null()
 
 
 def _field_index(row: RowType, value: object) -> int | None:
-    """Where a field of a row is, by its name or its number from 1 on."""
+    """Return the index of a row's field, given by its name or by its number from 1."""
     if isinstance(value, str):
         names = row.field_names()
         return names.index(value) if value in names else None

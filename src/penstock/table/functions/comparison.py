@@ -1,10 +1,10 @@
 """Comparisons. Operands of different types are cast to a common type; text is cast to the type of the other operand.
 
-`=`, `<>`, `<` and the like compare floats as Flink and IEEE 754 do: NaN equals nothing, is not less or greater than
-anything, and differs from everything. IS [NOT] DISTINCT FROM, GREATEST and LEAST, and the parts of arrays, maps and
-rows go by the one equality and the one order (`penstock.state.equality`).
+`=`, `<>`, `<` and the like compare floats as Flink and IEEE 754 do: NaN equals nothing, is neither less nor greater
+than anything, and differs from everything. IS [NOT] DISTINCT FROM, GREATEST and LEAST, and the parts of arrays, maps
+and rows use the one shared equality and order (`penstock.state.equality`).
 
-FLOAT beside DECIMAL is compared as DOUBLE, by IN as FLOAT. FLOAT beside DOUBLE is compared in the type of the first
+FLOAT with DECIMAL is compared as DOUBLE, but as FLOAT by IN. FLOAT with DOUBLE is compared in the type of the first
 operand by `=`, `<>` and IN, and as DOUBLE by all others, as in Flink (`penstock.table.functions.type_rules`).
 """
 
@@ -71,7 +71,7 @@ _KERNELS: Final[dict[str, tuple[Callable[..., Datum], Callable[[Any, Any], Any]]
     ">": (pc.greater, np.greater),
     ">=": (pc.greater_equal, np.greater_equal),
 }
-#: from this many rows on NumPy compares numbers in half the time
+#: from this many rows on, NumPy compares numbers in half the time
 _MANY: Final = 8_192
 _MEANINGS: Final = {
     "=": "equal to",
@@ -96,7 +96,7 @@ _WITHOUT_ORDER: Final = (*_NESTED, RawType, VariantType, BitmapType)
 def _compared(
     rule: Callable[[Operands], DataType | None], call: Operands, index: int, needs_order: bool = False
 ) -> DataType | None:
-    """The type to which an operand is cast before it is compared. `rule`: the common type of all operands."""
+    """Return the type that an operand is cast to for comparison. `rule`: returns the common type of all operands."""
     found = call.once(rule)
     if found is None or (needs_order and isinstance(found, _WITHOUT_ORDER)):
         return None
@@ -117,7 +117,7 @@ def _compared_type(rule: TypeRule, types: tuple[DataType, ...]) -> DataType | No
 
 
 def _member_type(call: Operands) -> DataType | None:
-    """The type in which IN compares, as in Flink: text with others as text, and a FLOAT with decimals as FLOAT.
+    """Return the type that IN compares in, as in Flink: text with others as text, and a FLOAT with decimals as FLOAT.
 
     So `f IN (0.1)` is true where `f = 0.1` is not.
     """
@@ -134,7 +134,7 @@ def _member_type(call: Operands) -> DataType | None:
 
 
 def _with_text(types: tuple[DataType, ...]) -> DataType | None:
-    """Where one side is text, it is read as what the other one is; a number may have more digits than that."""
+    """Return the type for a comparison with text: the other side's type, with more digits if it is a number."""
     others = [one for one in types if not is_text(one)]
     found = None if mixes_dates(others) else common_type(others)
     if len(others) == len(types) or found is None:
@@ -175,13 +175,13 @@ def _flat(column: Datum) -> Any:
 
 
 def _unknown(one: Datum, other: Datum) -> Datum:
-    """NULL compared with NULL, neither of which has a type."""
+    """Compare NULL with NULL, neither of them typed."""
     arrays = [column for column in (one, other) if isinstance(column, pa.Array)]
     return pa.nulls(len(arrays[0]), pa.bool_()) if arrays else pa.scalar(None, pa.bool_())
 
 
 def _same(canonical: Canonicalizer, value: object, other: object) -> bool:
-    """Whether two values of a nested type are equal. Their parts are, as in state: NULL equals NULL, NaN equals NaN."""
+    """Return whether two nested values are equal. Their parts compare as in state: NULL equals NULL, NaN equals NaN."""
     return value == other or canonical(value) == canonical(other)
 
 
@@ -209,7 +209,7 @@ def _both_nan(column: Datum, other: Datum) -> Datum:
 
 
 def _extreme(call: Operands, index: int) -> DataType | None:
-    """An operand of GREATEST or LEAST: text is compared with text alone."""
+    """Accept an operand of GREATEST or LEAST: text is compared only with text."""
     return None if call.once(all_in_common) is None else _compared(all_in_common, call, index, needs_order=True)
 
 
@@ -234,7 +234,7 @@ def _choice(is_greatest: bool) -> Callable[[Call], Kernel]:
 
 
 def _greatest_float(*columns: Datum) -> Datum:
-    """The greatest of floats. NaN is greater than all numbers; Arrow leaves it out, which is right for LEAST."""
+    """Return the greatest float. NaN is greater than all numbers; Arrow ignores it, which is right for LEAST."""
     is_nan = reduce(pc.or_, map(pc.is_nan, columns))
     greatest = pc.max_element_wise(*columns, skip_nulls=False)
     return pc.if_else(is_nan, pa.scalar(math.nan, greatest.type), greatest)

@@ -1,6 +1,6 @@
-"""Whole numbers divided by a constant: NumPy does it with multiplications, several at a time, where Arrow divides.
+"""Division of integers by a constant: NumPy multiplies several numbers at a time, where Arrow divides.
 
-NumPy rounds a quotient down, SQL toward zero; they are the same where neither number is negative.
+NumPy rounds a quotient down, SQL toward zero; both are equal if neither number is negative.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Quotients: TypeAlias = Callable[[pa.Array], pa.Array]
 
 
 def quotients(divisor: int, otherwise: Quotients) -> Quotients:
-    """Divides columns. `otherwise`: what does it for columns with negative numbers, and by a divisor below 1."""
+    """Return a kernel for quotients. `otherwise`: the kernel for negative numbers and for divisors below 1."""
 
     def kernel(column: pa.Array) -> pa.Array:
         values = flat_values(column)
@@ -29,7 +29,7 @@ def quotients(divisor: int, otherwise: Quotients) -> Quotients:
 
 
 def remainders(divisor: int, result: pa.DataType) -> Quotients:
-    """What is left; it has the sign of the number. `divisor`: above 0. `result`: a type that holds all remainders."""
+    """Return a kernel for remainders, signed like the dividend. `divisor`: above 0. `result`: holds all remainders."""
 
     def kernel(column: pa.Array) -> pa.Array:
         values = flat_values(column)
@@ -39,7 +39,7 @@ def remainders(divisor: int, result: pa.DataType) -> Quotients:
 
 
 def _remainders(values: Any, divisor: Any) -> Any:
-    # Faster than NumPy's own remainder. The product may leave the type below, and the sum comes back into it.
+    # Faster than NumPy's own remainder. The product may overflow, but the sum wraps back into the type.
     found = values // divisor
     found *= -divisor
     found += values

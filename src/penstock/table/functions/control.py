@@ -1,6 +1,6 @@
-"""Functions and operators that look at NULL, or decide which of their operands counts.
+"""Functions and operators that handle NULL, or choose among their operands.
 
-Most run lazily: an operand is worked out only for the rows that need it (`penstock.table.evaluation.lazy`).
+Most are lazy: an operand is evaluated only for the rows that need it (`penstock.table.evaluation.lazy`).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def _lazy(call: Call) -> Kernel:
 
 
 def _branch(call: Operands, index: int) -> DataType | None:
-    """Of CASE: conditions and values by turns, then the value for all other rows."""
+    """Accept an operand of CASE: alternating conditions and values, then the value for all other rows."""
     is_value = index % 2 == 1 or index == len(call) - 1
     if not is_value:
         return AS_BOOLEAN.check(call, index)
@@ -54,7 +54,7 @@ def _case_type(call: Operands) -> DataType:
 
 
 def _common_of_times(types: Sequence[DataType]) -> DataType | None:
-    """What values have in common: of dates and timestamps without a zone it is the date, as in Flink."""
+    """Return the common type of values; for dates and timestamps without a zone it is DATE, as in Flink."""
     known = [one for one in types if not isinstance(one, NullType)]
     kinds = {type(one) for one in known}
     if DateType not in kinds or len(kinds) == 1:
@@ -80,7 +80,7 @@ def _coalesce_type(call: Operands) -> DataType:
 
 
 def _is(wanted: bool, negated: bool) -> Kernel:
-    """IS TRUE, IS FALSE and what denies them: never NULL."""
+    """Return the kernel of IS TRUE, IS FALSE or their negations: never NULL."""
 
     def kernel(column: Datum) -> Datum:
         found = pc.fill_null(column if wanted else pc.invert(column), False)

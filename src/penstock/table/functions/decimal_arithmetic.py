@@ -1,7 +1,7 @@
-"""Arithmetic of decimals: rounded half up to the scale of the result, and NULL where it has too many digits.
+"""Decimal arithmetic: rounded half up to the scale of the result, and NULL if it has too many digits.
 
-Where Flink's type holds every result, Arrow's decimals of 38 digits do, too. Else the work is done with 76 digits. What
-needs even more is worked out value by value.
+If Flink's type holds every result, so do Arrow's decimals of 38 digits. Otherwise, 76 digits are used. Operations that
+need even more are computed value by value.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from penstock.table.functions.type_rules import (
     sum_of_decimals,
 )
 
-#: the type of each operator's result
+#: the result type of each operator
 RESULTS: Final[dict[str, Callable[[DecimalType, DecimalType], DecimalType]]] = {
     "+": sum_of_decimals,
     "-": sum_of_decimals,
@@ -40,7 +40,7 @@ _EXACT: Final = Context(prec=400)
 
 
 def decimal_kernel(operator: str, one: DataType, other: DataType, result: DataType) -> Kernel:
-    """The kernel of an operator, for decimals and whole numbers. The result may be a whole number, too."""
+    """Return the kernel of an operator for decimals and integers. The result may also be an integer."""
     left, right = as_decimal(one), as_decimal(other)
     wide = as_decimal(result)
     if operator in _PLAIN and _has_all_digits(operator, left, right):
@@ -58,13 +58,13 @@ def decimal_kernel(operator: str, one: DataType, other: DataType, result: DataTy
 
 
 def as_decimals(column: Datum, kind: DecimalType) -> Datum:
-    """A column of exact numbers as decimals."""
+    """Return a column of exact numbers as decimals."""
     wanted = arrow_type(kind)
     return column if column.type == wanted else pc.cast(column, wanted)
 
 
 def fitted(column: Datum, kind: DecimalType, mode: str = "half_towards_infinity") -> Datum:
-    """Decimals with the digits of a type: NULL where there are too many."""
+    """Return decimals with the digits of a type; NULL if a value has too many."""
     if column.type.scale > kind.scale:
         column = pc.round(_with_room(column), ndigits=kind.scale, round_mode=mode)
     try:
@@ -72,13 +72,13 @@ def fitted(column: Datum, kind: DecimalType, mode: str = "half_towards_infinity"
             return exact_cast(pa.repeat(column, 1), arrow_type(kind))[0]
         return exact_cast(column, arrow_type(kind))
     except pa.ArrowInvalid:
-        # of the column's own type, because Arrow brings both sides of a comparison to one scale
+        # of the column's own type, because Arrow rescales both sides of a comparison
         limit = pa.scalar(Decimal(10) ** (kind.precision - kind.scale), column.type)
         return pc.cast(pc.if_else(pc.less(pc.abs(column), limit), column, None), arrow_type(kind))
 
 
 def _with_room(column: Datum) -> Datum:
-    """With a digit more, as rounding may need it."""
+    """Add one digit of precision, which rounding may need."""
     found = column.type
     return column if found.precision >= _WIDEST else pc.cast(column, pa.decimal256(found.precision + 1, found.scale))
 
@@ -89,7 +89,7 @@ _PLAIN: Final[dict[str, Callable[[Datum, Datum], Datum]]] = {"+": pc.add, "-": p
 
 
 def _has_all_digits(operator: str, left: DecimalType, right: DecimalType) -> bool:
-    """Whether the type of the result has all digits that results have."""
+    """Return whether the type of the result has all digits of every result."""
     if operator == "*":
         return left.precision + right.precision < PRECISION_MAX
     whole = max(left.precision - left.scale, right.precision - right.scale)
@@ -128,7 +128,7 @@ def _wide_product(left: DecimalType, right: DecimalType, result: DecimalType) ->
 
 
 def _quotient(first: Datum, second: Datum, scale: int) -> Datum | None:
-    """What is left of a division when all after some digits is cut off: at least as many digits as are asked for."""
+    """Divide and truncate, to at least `scale` fractional digits; None if 76 digits are too few."""
     has = max(4, first.type.scale + second.type.precision - second.type.scale + 1)
     more = max(0, scale - has)
     pair = _narrowed(first, second, _WIDEST - 4 - more)
@@ -167,7 +167,7 @@ def _wide_remainder(left: DecimalType, right: DecimalType, result: DecimalType) 
             return None
         times = pc.cast(pc.round(times, ndigits=0, round_mode="towards_zero"), pa.decimal256(max(whole, 1), 0))
         part = pc.multiply(times, _widened(second))
-        # the part that is taken away is no greater than the first operand
+        # the subtracted part does not exceed the first operand
         part = pc.cast(part, pa.decimal256(max(left.precision + right.scale, 1) + 1, part.type.scale))
         return fitted(pc.subtract(_widened(first), part), result)
 
@@ -188,7 +188,7 @@ def _widened(column: Datum) -> Datum:
 
 
 def _narrowed(first: Datum, second: Datum, digits: int) -> tuple[Datum, Datum] | None:
-    """Two columns whose digits together are no more than these, or None where their values have more."""
+    """Return both columns with at most `digits` digits together, or None if their values have more."""
     excess = first.type.precision + second.type.precision - digits
     first, second = _widened(first), _widened(second)
     if excess <= 0:
@@ -213,7 +213,7 @@ def _explained(error: pa.ArrowInvalid) -> TableRuntimeError:
 
 
 def rounded(value: Decimal, kind: DecimalType, mode: str = ROUND_HALF_UP) -> Decimal | None:
-    """A value with the digits of a type, or None where it has too many."""
+    """Round a value to a type; return None if it has too many digits."""
     found = value.quantize(Decimal(1).scaleb(-kind.scale), mode, _EXACT)
     return found if found.copy_abs() < Decimal(10) ** (kind.precision - kind.scale) else None
 

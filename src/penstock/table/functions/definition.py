@@ -1,4 +1,4 @@
-"""What a function of SQL is: its names, which operands it takes, what type it gives, and how it runs on columns."""
+"""The definition of an SQL function: its names, its operands, its result type, and its kernel."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from penstock.table.user_functions.opened import OpenFunctions
 
 
 class _Unknown:
-    """Stands for the value of an operand that differs from row to row."""
+    """Marks the value of an operand that varies from row to row."""
 
     def __repr__(self) -> str:
         return "UNKNOWN"
@@ -33,17 +33,17 @@ def _no_clock() -> int:
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """What functions know of the session: its time zone, and `now`, which gives nanoseconds since 1970."""
+    """The session as functions see it: its time zone, and `now`, which returns nanoseconds since 1970."""
 
     zone: tzinfo = UTC
     now: Callable[[], int] = _no_clock
-    #: how far event time has come (ms since 1970) where the expression runs; None before there is a watermark
+    #: the watermark (ms since 1970) where the expression runs; None before the first one
     watermark: Callable[[], int | None] = lambda: None
-    #: whether casts that fail give NULL, as in old versions of Flink
+    #: whether failing casts return NULL, as in old versions of Flink
     legacy_cast: bool = False
     current_catalog: str = "default_catalog"
     current_database: str = "default_database"
-    #: the functions of the program, where these run; None where queries are planned
+    #: the user-defined functions at run time; None while queries are planned
     functions: OpenFunctions | None = None
 
 
@@ -58,7 +58,7 @@ class Operands:
     _found: dict[object, DataType | None] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def once(self, rule: Callable[[Operands], DataType | None]) -> DataType | None:
-        """The result of a rule for all operands together. It is computed once, however often it is asked for."""
+        """Return the result of a rule for all operands together, computed only once."""
         if rule not in self._found:
             self._found[rule] = rule(self)
         return self._found[rule]
@@ -67,21 +67,21 @@ class Operands:
         return len(self.types)
 
     def value(self, index: int) -> object:
-        """The value of a constant operand, else `UNKNOWN`."""
+        """Return the value of a constant operand, else `UNKNOWN`."""
         return self.values[index] if index < len(self.values) else UNKNOWN
 
     def any_nullable(self) -> bool:
-        """Whether NULL is among the values of an operand."""
+        """Return whether any operand may be NULL."""
         return any(one.is_nullable for one in self.types)
 
 
-#: checks one operand of a call; gives the type to which it is cast, or None where it is not taken
+#: checks one operand of a call; returns the type to cast it to, or None if it is rejected
 Check = Callable[[Operands, int], DataType | None]
 
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """One operand of a signature. `label`: how the message of an error shows it."""
+    """One operand of a signature. `label`: its text in error messages."""
 
     label: str
     check: Check
@@ -89,14 +89,14 @@ class Operand:
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """The operands of a call, in order. Of the last ones `optional` may be left out, or `repeated` come again."""
+    """The operands of a call, in order. The last `optional` ones may be omitted, the last `repeated` ones repeated."""
 
     operands: tuple[Operand, ...] = ()
     optional: int = 0
     repeated: int = 0
 
     def match(self, call: Operands) -> tuple[DataType, ...] | None:
-        """The types to which the operands are cast, or None when they are not taken."""
+        """Return the types that the operands are cast to, or None if they do not match."""
         expected = self._expected(len(call))
         if expected is None:
             return None
@@ -104,7 +104,7 @@ class Signature:
         return None if None in found else tuple(one for one in found if one is not None)
 
     def takes(self, count: int) -> bool:
-        """Whether it takes so many operands."""
+        """Return whether it accepts `count` operands."""
         return self._expected(count) is not None
 
     def _expected(self, count: int) -> tuple[Operand, ...] | None:
@@ -123,7 +123,7 @@ class Signature:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One call, as its kernel is made for it: operands after their implicit casts, and the type of the result."""
+    """One call, for creating its kernel: the operands after their implicit casts, and the result type."""
 
     operands: Operands
     result: DataType
@@ -140,11 +140,11 @@ class Call:
 
     @property
     def options(self) -> tuple[str, ...]:
-        """The words of its own syntax."""
+        """The keywords of its own syntax."""
         return self.operands.options
 
     def value(self, index: int) -> object:
-        """The value of a constant operand, else `UNKNOWN`."""
+        """Return the value of a constant operand, else `UNKNOWN`."""
         return self.operands.value(index)
 
 
@@ -153,39 +153,39 @@ ResultRule = Callable[[Operands], DataType]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScalarFunction:
-    """A function of single values, or an operator.
+    """A scalar function, or an operator.
 
-    `name`: as SQL has it, in capitals. `python_name`: the method or function of the Table API, where it differs.
+    `name`: the SQL name, in capitals. `python_name`: the method or function of the Table API, if it differs.
     """
 
     name: str
     signatures: tuple[Signature, ...]
     result: ResultRule
-    #: makes the kernel of a call
+    #: creates the kernel of a call
     bind: Callable[[Call], Kernel]
     python_name: str = ""
-    #: other names that SQL knows it by
+    #: other names in SQL
     aliases: tuple[str, ...] = ()
-    #: whether it may raise an error for some values, as a function of the operands where it depends on them; such
-    #: calls run only for the rows that need them
+    #: whether a call may fail for some values, or a function of its operands that decides it; such calls run only for
+    #: the rows that need them
     can_fail: bool | Callable[[Operands], bool] = False
     is_deterministic: bool = True
-    #: whether a call of constants becomes a constant when the query is planned
+    #: whether a call with constants becomes a constant at planning time
     is_folded: bool = True
-    #: whether its value is the same for all rows of a query in batch, and changes from row to row in a stream
+    #: whether its value is constant within a batch query, and varies from row to row in a stream
     is_dynamic: bool = False
-    #: the places of the operands that the kernel takes, where it has made something of the constant ones
+    #: the indexes of the operands that the kernel takes, if it has absorbed the constant ones
     evaluated_operands: Callable[[Operands], Sequence[int]] | None = None
     #: whether the kernel's first argument is the number of rows
     takes_rows: bool = False
-    #: the section of the page of functions
+    #: the section in the function reference
     section: str = ""
-    #: how it is written, and a sentence that says what it gives
+    #: its syntax, and a sentence about its result
     usage: str = ""
     summary: str = ""
 
     def may_fail(self, call: Operands) -> bool:
-        """Whether a call with these operands may raise an error."""
+        """Return whether a call with these operands may fail."""
         return self.can_fail if isinstance(self.can_fail, bool) else self.can_fail(call)
 
 

@@ -1,4 +1,4 @@
-"""Texts as bytes, in Base64, as parts of addresses of the web, and their hashes."""
+"""Encodings of strings: character sets, Base64, URLs and hashes."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _bytes(value: str | bytes) -> bytes:
 
 
 def _codec(charset: str) -> str:
-    """Python's name of a character set."""
+    """Return Python's name of a character set."""
     try:
         name = codecs.lookup(charset.strip()).name
         "".encode(name)
@@ -50,7 +50,7 @@ def _codec(charset: str) -> str:
 
 def _encode(text: str, charset: str) -> bytes:
     codec = _codec(charset)
-    if codec == "utf-16":  # Java writes the mark of the order of bytes, and the high byte first
+    if codec == "utf-16":  # Java writes a byte order mark, and big-endian
         return b"\xfe\xff" + text.encode("utf-16-be") if text else b""
     return text.encode(codec, "replace")
 
@@ -93,7 +93,7 @@ def _url_decode(text: str) -> str | None:
 
 
 def _url_decode_again(text: str, depth: int = _DEPTH) -> str | None:
-    """Decoded until nothing changes any more, or so many times. What goes wrong later leaves what was there before."""
+    """Decode until nothing changes, at most `depth` times. Stop early if a later pass finds an invalid escape."""
     for turn in range(depth):
         decoded = _url_decode(text)
         if decoded is None:

@@ -1,4 +1,4 @@
-"""TO_TIMESTAMP_LTZ: moments from numbers since 1970, or from texts."""
+"""TO_TIMESTAMP_LTZ: instants from numbers since 1970 or from strings."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _result(call: Operands) -> DataType:
 
 
 def _digits(call: Operands) -> int:
-    """Digits of a fraction of a second: as a constant says, but at least 3."""
+    """Return the precision of fractional seconds: from the constant operand, but at least 3."""
     value = call.value(1)
     if len(call) < 2 or value is UNKNOWN or value is None:
         return _LEAST_DIGITS
@@ -100,7 +100,7 @@ def _of_whole_numbers(digits: int, result: DataType) -> Kernel:
 
 
 def _nanoseconds(number: float | Decimal, digits: int) -> int | None:
-    """Nanoseconds since 1970, within the years that a timestamp has."""
+    """Return the nanoseconds since 1970, or None outside the years that a timestamp supports."""
     if not 0 <= digits <= _MOST_DIGITS:
         raise TableRuntimeError(f"the precision of TO_TIMESTAMP_LTZ must be between 0 and 9, and was {digits}")
     size = 10 ** (_MOST_DIGITS - digits)
@@ -115,7 +115,7 @@ def _nanoseconds(number: float | Decimal, digits: int) -> int | None:
 
 
 def _of_text(call: Call) -> Kernel:
-    """Texts without a zone are of UTC."""
+    """Return the kernel for strings without a time zone, which are in UTC."""
     assert isinstance(call.result, LocalZonedTimestampType)
     read = clocks_of_text(TimestampType(call.result.precision), len(call.types))
 
@@ -129,7 +129,7 @@ def _of_text(call: Call) -> Kernel:
 
 
 def _check_read(texts: Datum, found: Datum) -> None:
-    """Without a pattern a text that means no moment is an error, as in Flink."""
+    """Raise `TableRuntimeError` for strings that do not parse. Flink does so only without a pattern."""
     wrong = pc.and_(pc.is_valid(texts), pc.is_null(found))
     if isinstance(wrong, pa.Scalar):
         if wrong.as_py():

@@ -1,4 +1,4 @@
-"""HASH_CODE: the hashes of values as Java has them."""
+"""HASH_CODE: the hash codes that Java computes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from penstock.table.functions.type_rules import is_text
 
 
 def _wrapped(number: int) -> int:
-    """A number as 32 bits with a sign hold it."""
+    """Wrap a number to a signed 32-bit integer."""
     return (number + 2**31) % 2**32 - 2**31
 
 
@@ -40,7 +40,7 @@ def _of_long(number: int) -> int:
 
 
 def _of_text(text: str) -> int:
-    """Of text the hash is without a sign."""
+    """Return the absolute value of a string's hash code."""
     found = 0
     for unit in units(text):
         found = (found * 31 + ord(unit)) & 0xFFFFFFFF
@@ -56,7 +56,7 @@ def _of_float(number: float) -> int:
 
 
 def _of_decimal(number: Decimal) -> int:
-    """That of the digits as a whole number, which goes by 32 bits, and of how many stand behind the point."""
+    """Return the hash code of the unscaled value, computed from its 32-bit words, combined with the scale."""
     sign, digits, exponent = number.as_tuple()
     rest, found = int("".join(map(str, digits))), 0
     words = []

@@ -1,4 +1,4 @@
-"""Sets of characters, as ranges, and those that regular expressions of Java know by name."""
+"""Character sets as ranges, and the named character classes of Java's regular expressions."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Final, TypeAlias
 
 from penstock.base.errors import UnsupportedError
 
-#: the first and the last character of each range, in order and apart
+#: the first and last code point of each range, sorted and disjoint
 Ranges: TypeAlias = "tuple[tuple[int, int], ...]"
 
 LAST: Final = 0x10FFFF
 
 
 def union(parts: Iterable[tuple[int, int]]) -> Ranges:
-    """These ranges in order, and joined where they meet."""
+    """Sort ranges and merge overlapping and adjacent ones."""
     found: list[tuple[int, int]] = []
     for low, high in sorted(parts):
         if found and low <= found[-1][1] + 1:
@@ -27,7 +27,7 @@ def union(parts: Iterable[tuple[int, int]]) -> Ranges:
 
 
 def complement(ranges: Ranges) -> Ranges:
-    """All other characters."""
+    """Return all other characters."""
     found: list[tuple[int, int]] = []
     begin = 0
     for low, high in ranges:
@@ -38,12 +38,12 @@ def complement(ranges: Ranges) -> Ranges:
 
 
 def intersection(one: Ranges, other: Ranges) -> Ranges:
-    """The characters that are in both."""
+    """Return the characters in both sets."""
     return complement(union((*complement(one), *complement(other))))
 
 
 def of(text: str) -> Ranges:
-    """The characters of a text, in which pairs around a `-` are ranges."""
+    """Return the characters of a string. `a-z` denotes a range."""
     parts: list[tuple[int, int]] = []
     at = 0
     while at < len(text):
@@ -57,7 +57,7 @@ def of(text: str) -> Ranges:
 
 
 LINE_ENDS: Final = of("\n\r\x85\u2028\u2029")
-#: the sets that one letter after a backslash stands for
+#: the sets that a backslash and one letter denote
 SHORT: Final[dict[str, Ranges]] = {
     "d": of("0-9"),
     "w": of("a-zA-Z_0-9"),
@@ -110,7 +110,7 @@ _NAMED_SCRIPTS: Final = (
     *("LATIN", "GREEK", "CYRILLIC", "ARMENIAN", "HEBREW", "ARABIC", "DEVANAGARI", "BENGALI", "TAMIL", "TELUGU"),
     *("THAI", "GEORGIAN", "HANGUL", "HIRAGANA", "KATAKANA", "ETHIOPIC", "KHMER", "MONGOLIAN", "TIBETAN"),
 )
-#: what the names of a script's characters begin with
+#: prefixes of the Unicode names of each script's characters
 _SCRIPTS: Final = {
     "han": ("CJK UNIFIED", "CJK COMPATIBILITY IDEOGRAPH", "CJK RADICAL", "KANGXI", "IDEOGRAPHIC ITERATION"),
     **{name.lower(): (f"{name} ",) for name in _NAMED_SCRIPTS},
@@ -142,7 +142,7 @@ _BLOCKS: Final[dict[str, Ranges]] = {
 
 @lru_cache(maxsize=64)
 def named(name: str) -> Ranges:
-    """The characters of a class `p{name}`. Raises `UnsupportedError` for names that are not known."""
+    """Return the characters of the class `p{name}`. Raises `UnsupportedError` for unknown names."""
     if name in _POSIX:
         return _POSIX[name]
     kind, has_value, value = name.partition("=")

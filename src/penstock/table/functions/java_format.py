@@ -1,4 +1,4 @@
-"""Formats of Java's `Formatter`, such as `%08.2f`."""
+"""Format strings of Java's `Formatter`, such as `%08.2f`."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from penstock.table.data.errors import TableRuntimeError
 
 
 class FormatError(TableRuntimeError):
-    """A format is wrong, or a value does not fit it."""
+    """Raised for invalid format strings and for values that do not fit their directive."""
 
 
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """A whole number of so many bits."""
+    """An integer and its width in bits."""
 
     value: int
     bits: int
@@ -29,16 +29,16 @@ class Whole:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A value that only has a text."""
+    """A value that can only be formatted as its text."""
 
     text: str
 
 
 class Single(float):
-    """A number of four bytes."""
+    """A 4-byte floating-point number."""
 
 
-#: what can be formatted
+#: the values that can be formatted
 Argument = bool | float | Whole | Shown | None
 
 _DIRECTIVE: Final = re.compile(r"%(?:(\d+)\$)?([-#+ 0,(<]*)(\d+)?(?:\.(\d+))?([tT])?([a-zA-Z%])")
@@ -48,7 +48,7 @@ _DEFAULT_PRECISION: Final = 6
 
 
 def formatted(pattern: str, arguments: Sequence[Argument]) -> str:
-    """The text. Raises `FormatError`."""
+    """Format arguments. Raises `FormatError`."""
     found: list[str] = []
     at = ordinary = 0
     last = -1
@@ -96,7 +96,7 @@ class _Spec:
     precision: int | None
 
     def fixed(self) -> str:
-        """A percent sign, or the end of a line."""
+        """Return a percent sign or a line separator."""
         if self.conversion == "n":
             if self.width is not None or self.precision is not None or self.flags:
                 raise FormatError("%n has neither flags nor a width")
@@ -105,7 +105,7 @@ class _Spec:
         return self._wide("%")
 
     def of(self, value: Argument) -> str:
-        """A value as the directive shows it."""
+        """Format one value."""
         if len(set(self.flags)) < len(self.flags):
             raise FormatError("a flag is there twice")
         if self.width is None and ("-" in self.flags or "0" in self.flags):
@@ -172,7 +172,7 @@ class _Spec:
         return self._zeros(text.removeprefix(prefix), prefix)
 
     def _zeros(self, text: str, before: str = "", behind: str = "") -> str:
-        """Zeros between a sign and the digits, up to the width."""
+        """Pad with zeros between the sign and the digits, up to the width, if the flag 0 is set."""
         if "0" in self.flags and self.width is not None:
             return before + text.rjust(self.width - len(before) - len(behind), "0") + behind
         return self._wide(before + text + behind)
@@ -237,7 +237,7 @@ def _scientific(number: Decimal, precision: int) -> str:
 
 
 def _general_digits(number: Decimal, precision: int) -> str:
-    """Without an exponent from 0.0001 on and below ten to the precision."""
+    """Format without an exponent if the number is at least 0.0001 and less than ten to the power of the precision."""
     if not number:
         return _fixed(number, precision - 1)
     rounded = Context(prec=precision, rounding=ROUND_HALF_UP).plus(number)
@@ -253,7 +253,7 @@ def _hexadecimal(value: float) -> str:
 
 
 def plain_text(value: Argument) -> str:
-    """A value as Java shows it."""
+    """Return a value as Java prints it."""
     match value:
         case None:
             return "null"
@@ -267,7 +267,7 @@ def plain_text(value: Argument) -> str:
 
 
 def number_text(value: float, is_single: bool = False) -> str:
-    """A floating-point number as Java shows it: with an exponent below 0.001 and from ten millions on."""
+    """Return a floating-point number as Java prints it: with an exponent below 0.001 and from ten million upwards."""
     if not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     number = Decimal(str(np.float32(value)) if is_single else repr(float(value)))

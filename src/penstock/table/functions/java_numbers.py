@@ -9,12 +9,12 @@ import numpy as np
 
 
 def double_text(value: float) -> str:
-    """A DOUBLE: `1.5`, `1.0E10`, `NaN`, `Infinity`; the fewest digits that say which number it is."""
+    """Return the shortest exact text of a DOUBLE: `1.5`, `1.0E10`, `NaN`, `Infinity`."""
     return _special(value) or _plain_or_scientific(Decimal(repr(value)), value)
 
 
 def float_text(value: float) -> str:
-    """A FLOAT, which has fewer digits than a DOUBLE."""
+    """Return the text of a FLOAT, which has fewer digits than a DOUBLE."""
     return _special(value) or _plain_or_scientific(Decimal(np.format_float_scientific(np.float32(value))), value)
 
 

@@ -1,4 +1,4 @@
-"""Regular expressions of Java, as Python's `re` takes them."""
+"""Translates Java's regular expressions for Python's `re`."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from penstock.table.functions.java_characters import Ranges
 
 
 class InvalidPatternError(TableRuntimeError):
-    """A text is no regular expression of Java."""
+    """Raised for invalid regular expressions."""
 
 
 @lru_cache(maxsize=1024)
 def compiled(pattern: str) -> re.Pattern[str]:
-    """The expression. Raises `InvalidPatternError` for what is none."""
+    """Compile a Java regular expression. Raises `InvalidPatternError` if it is invalid."""
     parser = _Parser(pattern)
     try:
         return re.compile(parser.translated(), re.ASCII | (re.IGNORECASE if parser.ignores_case else 0))
@@ -32,7 +32,7 @@ def compiled(pattern: str) -> re.Pattern[str]:
 
 
 def matches(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
-    """The matches in a text as Java finds them: behind an empty one it goes on with the next character."""
+    """Find matches as Java does: after an empty match, continue at the next character."""
     at = 0
     while at <= len(text) and (found := pattern.search(text, at)) is not None:
         yield found
@@ -40,7 +40,7 @@ def matches(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
 
 
 def replaced(pattern: re.Pattern[str], text: str, replacement: str) -> str:
-    """A text with this in place of each match."""
+    """Replace each match."""
     parts: list[str] = []
     at = 0
     for found in matches(pattern, text):
@@ -50,7 +50,7 @@ def replaced(pattern: re.Pattern[str], text: str, replacement: str) -> str:
 
 
 def split(pattern: re.Pattern[str], text: str, limit: int = 0) -> list[str]:
-    """The parts between matches: `limit` of them at most; with 0 all, without empty ones at the end; with -1 all."""
+    """Split at matches into at most `limit` parts: 0 returns all parts except empty ones at the end, -1 returns all."""
     parts: list[str] = []
     at = 0
     for found in matches(pattern, text):
@@ -101,7 +101,7 @@ class _Parser:
         self.groups = 0
         self.names: set[str] = set()
         self.flags: frozenset[str] = frozenset()
-        #: whether case does not count, unless a part says otherwise
+        #: whether matching ignores case by default
         self.ignores_case = False
 
     def translated(self) -> str:
@@ -176,7 +176,7 @@ class _Parser:
                 return self._cased(re.escape(char))
 
     def _cased(self, item: str) -> str:
-        """A part with its own rule for case, where that differs."""
+        """Add a flag to a part whose case sensitivity differs from the default."""
         ignores = "i" in self.flags
         is_unicode = ignores and ("u" in self.flags or "U" in self.flags)
         if is_unicode:
@@ -219,7 +219,7 @@ class _Parser:
         return branches
 
     def _behind(self, begin: str) -> str:
-        """Each branch looks behind on its own, because Python wants one length for each."""
+        """Translate each branch to a lookbehind of its own, because Python requires a fixed length in each."""
         parts = [f"(?{begin}{branch})" for branch in self._inside_branches()]
         return "".join(parts) if begin == "<!" else f"(?:{'|'.join(parts)})"
 
@@ -267,7 +267,7 @@ class _Parser:
         return self._cased(f"(?:\\{digits})") if int(digits) <= self.groups else _NEVER
 
     def _quoted(self) -> str:
-        """All but the last character as it is; that is left for what repeats it."""
+        """Quote literal text. A following quantifier applies to its last character."""
         place = self.pattern.find("\\E", self.at)
         text = self.pattern[self.at : place if place >= 0 else len(self.pattern)]
         self.at = place + 2 if place >= 0 else len(self.pattern)
@@ -278,7 +278,7 @@ class _Parser:
         return characters.named(self._until("}") if self._take() == "{" else self.pattern[self.at - 1])
 
     def _character(self, char: str) -> str:
-        """The one character that an escape stands for."""
+        """Return the single character that an escape denotes."""
         if char in _CONTROLS:
             return _CONTROLS[char]
         if char == "0":
@@ -304,7 +304,7 @@ class _Parser:
     # --- classes of characters ---------------------------------------------------------------------------------------
 
     def _class(self) -> tuple[bool, Ranges]:
-        """What follows `[`: whether it is negated, and its characters."""
+        """Parse a class after its `[`. Returns whether it is negated, and its characters."""
         is_negated = self._peek() == "^"
         self.at += is_negated
         found: Ranges | None = None

@@ -1,7 +1,7 @@
-"""Functions that make JSON: JSON_STRING, JSON_OBJECT, JSON_ARRAY, JSON, JSON_QUOTE and JSON_UNQUOTE.
+"""Functions that construct JSON: JSON_STRING, JSON_OBJECT, JSON_ARRAY, JSON, JSON_QUOTE and JSON_UNQUOTE.
 
-What JSON_OBJECT, JSON_ARRAY and JSON give is text, but as a value in JSON_OBJECT or JSON_ARRAY it is JSON. Kernels see
-only columns, so a call says in its options which operands these are: `EMBEDDED 1 3`.
+JSON_OBJECT, JSON_ARRAY and JSON return strings, but JSON_OBJECT and JSON_ARRAY embed these results as JSON. Kernels see
+only columns, so an option of the call lists such operands: `EMBEDDED 1 3`.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from penstock.table.functions.signatures import (
 )
 from penstock.table.typed.nodes import FunctionCall, Typed
 
-#: functions whose results are JSON as values in JSON_OBJECT and JSON_ARRAY
+#: functions whose results JSON_OBJECT and JSON_ARRAY embed as JSON
 _MAKES_JSON: Final = frozenset(("JSON_OBJECT", "JSON_ARRAY", "JSON"))
-#: functions in which they are
+#: functions that embed JSON
 EMBEDDING: Final = frozenset(("JSON_OBJECT", "JSON_ARRAY"))
 MISPLACED_JSON: Final = (
     "The JSON() function is currently only supported inside JSON_ARRAY() or as the VALUE param of JSON_OBJECT()"
@@ -42,7 +42,7 @@ MISPLACED_JSON: Final = (
 
 
 def embedded_operands(name: str, operands: Sequence[Typed]) -> tuple[str, ...]:
-    """The option that says which operands of a call are JSON already."""
+    """Return the option that lists the operands of a call that are JSON already."""
     if name not in EMBEDDING:
         return ()
     places = [
@@ -59,13 +59,13 @@ def _embedded(call: Call) -> frozenset[int]:
 
 
 def _texts(call: Call, operands: Sequence[Datum], places: Sequence[int]) -> list[Datum]:
-    """Operands as columns of JSON, with NULL for NULL."""
+    """Return operands as columns of JSON. NULL stays NULL."""
     ready = _embedded(call)
     return [operands[one] if one in ready else json_column(operands[one], call.types[one]) for one in places]
 
 
 def _joined(parts: Sequence[Datum], begin: str, end: str) -> Datum:
-    """Parts with commas between them, in brackets; NULL is left out."""
+    """Join parts with commas and enclose them in brackets. NULL is omitted."""
     if not parts:
         return pa.scalar(begin + end)
     inside = pc.binary_join_element_wise(*parts, ",", null_handling="skip") if len(parts) > 1 else parts[0]
@@ -103,7 +103,7 @@ def _bind_string(call: Call) -> Kernel:
 
 
 def _json(text: str) -> str | None:
-    """JSON as it is written without blanks; a text of blanks is NULL."""
+    """Parse JSON and write it without whitespace. A blank string is NULL."""
     if not text.strip():
         return None
     value, error = document(text)
@@ -119,7 +119,7 @@ _UNQUOTED: Final = {escape[1]: char for char, escape in _QUOTED.items()}
 
 
 def _quote(text: str) -> str:
-    """A text as a value of JSON, in plain ASCII."""
+    """Return a string as a JSON string in ASCII."""
     if text.isascii():
         return f'"{text.translate(_ASCII_QUOTED)}"'
     return f'"{"".join([_QUOTED.get(char) or _ascii(char) for char in text])}"'
@@ -136,7 +136,7 @@ _ASCII_QUOTED: Final = {code: _QUOTED.get(chr(code)) or _ascii(chr(code)) for co
 
 
 def _unquote(text: str) -> str:
-    """The text that a value of JSON in quotes means; any other text as it is."""
+    """Return the value of a JSON string, or any other text unchanged."""
     if not (is_json(text) and text[0] == text[-1] == '"'):
         return text
     found: list[str] = []

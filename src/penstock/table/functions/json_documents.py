@@ -1,7 +1,7 @@
-"""JSON as it is read and written: the rules of Jackson, which Flink uses.
+"""Reads and writes JSON by the rules of Jackson, which Flink uses.
 
-What is read is dictionaries, lists, texts, whole numbers, decimals (so that no digit is lost), booleans and None. What
-follows the first value is not looked at.
+Parsed values are dictionaries, lists, strings, integers, decimals (which keep every digit), booleans and None. Text
+after the first value is ignored.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from penstock.table.data.errors import TableRuntimeError
 from penstock.table.functions.java_numbers import double_text
 
 _BLANKS: Final = " \t\r\n"
-#: as deep as Python follows objects in objects with ease
+#: a nesting depth that Python can handle
 _NESTED_AT_MOST: Final = 300
 _NAMED_ESCAPES: Final = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r"}
 _ESCAPES: Final = str.maketrans({**{chr(code): f"\\u{code:04X}" for code in range(32)}, **_NAMED_ESCAPES})
 
 
 class JsonTextError(TableRuntimeError):
-    """A text is not JSON."""
+    """Raised for invalid JSON."""
 
 
 class Document(NamedTuple):
-    """A text that was read: the value in it, or what is wrong with it."""
+    """The value of a JSON text, or the error in it."""
 
     value: Any
     error: JsonTextError | None = None
@@ -47,7 +47,7 @@ _DECODER: Final = json.JSONDecoder(parse_float=Decimal, parse_constant=_no_const
 
 
 def read_json(text: str, decoder: json.JSONDecoder = _DECODER) -> Any:
-    """The first value of a text. Raises `JsonTextError` where there is none."""
+    """Parse the first value of a string. Raises `JsonTextError` if it is not valid JSON."""
     begin = 0
     while begin < len(text) and text[begin] in _BLANKS:
         begin += 1
@@ -67,7 +67,7 @@ def read_json(text: str, decoder: json.JSONDecoder = _DECODER) -> Any:
 
 
 def reader(keeps_last: bool) -> json.JSONDecoder:
-    """Reads numbers with a point as they are written. Without `keeps_last`, a key that comes twice is an error."""
+    """Create a decoder. Fractions without an exponent become decimals. Duplicate keys need `keeps_last`."""
     return json.JSONDecoder(
         parse_float=lambda digits: float(digits) if "e" in digits or "E" in digits else Decimal(digits),
         parse_constant=_no_constant,
@@ -76,7 +76,7 @@ def reader(keeps_last: bool) -> json.JSONDecoder:
 
 
 def _check_end(value: object, text: str, end: int) -> None:
-    """A number is followed by a blank, and a word by no letter."""
+    """Raise `JsonTextError` unless whitespace follows a number, or if a letter or digit follows a keyword."""
     following = text[end]
     is_number = value is not None and not isinstance(value, bool)
     wrong = following not in _BLANKS if is_number else following.isidentifier() or following.isdigit()
@@ -102,7 +102,7 @@ def _depth_exceeds(value: Any, most: int) -> bool:
 
 @lru_cache(maxsize=4096)
 def document(text: str) -> Document:
-    """What is in a text; each distinct text is read once. Nobody may change the value."""
+    """Parse a string. Results are cached, so callers must not modify the value."""
     try:
         return Document(read_json(text))
     except JsonTextError as error:
@@ -110,17 +110,17 @@ def document(text: str) -> Document:
 
 
 def text_in_quotes(text: str) -> str:
-    """A text as JSON has it."""
+    """Return a string as a JSON string."""
     return f'"{text.translate(_ESCAPES)}"'
 
 
 def key_order(key: str) -> bytes:
-    """The order of keys: that of their UTF-16 units."""
+    """Return the sort key of an object key: the order of UTF-16 code units."""
     return key.encode("utf-16-be", "surrogatepass")
 
 
 def write_json(value: object) -> str:
-    """The text of a value, without blanks, keys in order."""
+    """Write a value without whitespace, with sorted keys."""
     if isinstance(value, str):
         return text_in_quotes(value)
     if isinstance(value, dict):
@@ -132,7 +132,7 @@ def write_json(value: object) -> str:
 
 
 def scalar_text(value: object) -> str:
-    """A number, a boolean or a text, as it is without quotes."""
+    """Return the text of a number, boolean or string, without quotes."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, Decimal) and not value:
@@ -141,7 +141,7 @@ def scalar_text(value: object) -> str:
 
 
 def storable(text: str) -> str:
-    """A text in which halves of characters are put together, and those without their other half are `?`."""
+    """Combine surrogate pairs into characters and replace lone surrogates with `?`."""
     if text.isascii():
         return text
     try:

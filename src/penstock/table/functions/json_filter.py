@@ -1,4 +1,4 @@
-"""The conditions in paths of JSON: `@.a > 1 && @.b == 'x'`, `@.a`, `@.a in [1, 2]`, `@.a =~ /x.*/i`."""
+"""Filter conditions in JSON paths: `@.a > 1 && @.b == 'x'`, `@.a`, `@.a in [1, 2]`, `@.a =~ /x.*/i`."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from penstock.table.functions.json_documents import JsonTextError, read_json, sc
 from penstock.table.functions.json_path import JsonPath, JsonPathError
 
 Condition = Callable[[Any, Any], bool]
-#: works out an operand for the value at hand and the whole document
+#: evaluates an operand for the current value and the whole document
 Value = Callable[[Any, Any], Any]
 
 
-#: what a path leads to that leads nowhere
+#: the value of a path that finds nothing
 _MISSING: Final[Any] = object()
 _OPERATOR: Final = re.compile(
     r"\s*(===|==|!==|!=|<=|>=|<|>|=~|(?:in|nin|subsetof|anyof|noneof|contains|all|size|empty|type)\b)\s*", re.IGNORECASE
@@ -27,14 +27,14 @@ _FLAGS: Final = {"i": re.IGNORECASE, "s": re.DOTALL, "m": re.MULTILINE, "x": re.
 
 
 class Conditions:
-    """Reads a condition from a place in a path on; `at` is where it ends."""
+    """Parses a condition that starts at an offset in a path; afterwards, `at` is its end."""
 
     def __init__(self, text: str, at: int, parse_path: Callable[[str], JsonPath]) -> None:
         self.text, self.at = text, at
         self._parse_path = parse_path
 
     def parse(self) -> Condition:
-        """The condition. Raises `JsonPathError` where it is none."""
+        """Parse the condition. Raises `JsonPathError` if it is invalid."""
         parts = [self._conjunction()]
         while self._accept("||"):
             parts.append(self._conjunction())
@@ -129,7 +129,7 @@ class Conditions:
         return self.text[self.at] in " )=!<>&|,]~"
 
     def _closing(self, at: int) -> int:
-        """Behind the bracket that closes the one at a place."""
+        """Return the offset after the bracket that closes the one at an offset."""
         depth, quote = 0, ""
         for place in range(at, len(self.text)):
             char = self.text[place]
@@ -204,7 +204,7 @@ def _as_number(value: Any) -> Any:
 
 
 def _equal(one: Any, other: Any) -> bool:
-    """Numbers by their value; a number and a text as what the first of them is."""
+    """Compare two values. A number and a string are compared as the type of the first."""
     if _is_number(one) and (_is_number(other) or isinstance(other, str)):
         return bool(_as_number(one) == _as_number(other))
     if isinstance(one, str) and _is_number(other):
@@ -213,7 +213,7 @@ def _equal(one: Any, other: Any) -> bool:
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Equal, and of the same kind."""
+    """Return whether two values are equal and of the same type."""
     if _is_number(one) and _is_number(other):
         return bool(_as_number(one) == _as_number(other))
     return type(one) is type(other) and bool(one == other)

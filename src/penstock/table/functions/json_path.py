@@ -1,7 +1,7 @@
-"""Paths in JSON, as Jayway's JsonPath understands them: `$.a[0].b`, `$['a','b']`, `$.a[1:3]`, `$..b`, `$[?(@.b > 1)]`.
+"""JSON paths with the semantics of Jayway's JsonPath: `$.a[0].b`, `$['a','b']`, `$.a[1:3]`, `$..b`, `$[?(@.b > 1)]`.
 
-A path is definite where it leads to one value at most; another gives a list of all that it finds. With `is_lax` nothing
-is an error that the document lacks: a definite path gives None then, and another one what there is.
+A definite path finds at most one value; an indefinite path returns a list of all that it finds. With `is_lax`, missing
+parts are not an error: a definite path returns None and an indefinite one the values that exist.
 """
 
 from __future__ import annotations
@@ -14,37 +14,37 @@ from penstock.table.data.errors import TableRuntimeError
 
 
 class JsonPathError(TableRuntimeError):
-    """A path is none, or leads to nothing."""
+    """Raised if a path is invalid or finds nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What steps know: the whole document, and whether what is missing is no error."""
+    """The context of a step: the whole document, and whether missing parts are allowed."""
 
     root: Any
     is_lax: bool
-    #: whether all steps before this one lead to one value at most
+    #: whether all previous steps together find at most one value
     is_definite: bool = True
     is_last: bool = False
 
 
 class Step:
-    """One step of a path: the values that it leads to."""
+    """One step of a path."""
 
-    #: whether it leads to one value at most
+    #: whether it finds at most one value
     is_definite = False
 
     def run(self, value: Any, context: Context) -> Iterator[Any]:
-        """The values that it leads to from one."""
+        """Yield the values that the step selects from a value."""
         raise NotImplementedError
 
     def scans(self, value: Any, context: Context) -> Iterator[Any]:
-        """The same for a value that `..` comes by: nothing is an error."""
+        """Like `run`, for a value that `..` visits. Nothing is an error."""
         return self.run(value, context)
 
 
 class Name(Step):
-    """`.a` or `['a']`; several as the last step give an object of these."""
+    """`.a` or `['a']`. Several names in the last step return an object with these keys."""
 
     def __init__(self, names: Sequence[str], is_last: bool) -> None:
         self.names = tuple(names)
@@ -75,7 +75,7 @@ class Name(Step):
 
 
 class Elements(Step):
-    """`[0]`, `[0,-1]`, `[1:3]`: elements of an array; what is out of it is left out."""
+    """`[0]`, `[0,-1]`, `[1:3]`: elements of an array. Indexes out of range are ignored."""
 
     def __init__(self, text: str, pick: Callable[[int], Iterable[int]], is_definite: bool) -> None:
         self.text, self.pick = text, pick
@@ -98,7 +98,7 @@ class Elements(Step):
 
 
 class Wildcard(Step):
-    """`*` or `[*]`: all parts of an object or array."""
+    """`*` or `[*]`: all children of an object or array."""
 
     def __str__(self) -> str:
         return "[*]"
@@ -112,7 +112,7 @@ class Wildcard(Step):
 
 
 class Filtered(Step):
-    """`[?(@.a > 1)]`: the elements of an array, or the object, for which a condition holds."""
+    """`[?(@.a > 1)]`: the elements of an array that satisfy a condition, or an object that does."""
 
     def __init__(self, text: str, accepts: Callable[[Any, Any], bool]) -> None:
         self.text, self.accepts = text, accepts
@@ -137,7 +137,7 @@ class Filtered(Step):
 
 
 class Scan(Step):
-    """`..` and the step after it, at all depths."""
+    """`..` and the following step, at every depth."""
 
     def __init__(self, step: Step) -> None:
         self.step = step
@@ -156,10 +156,10 @@ class Scan(Step):
 
 @dataclass(frozen=True)
 class JsonPath:
-    """A path that was read."""
+    """A parsed path."""
 
     steps: tuple[Step, ...]
-    #: what is done to the result, as `.length()` says
+    #: functions applied to the result, such as `.length()`
     functions: tuple[Callable[[Any], Any], ...] = ()
 
     def __str__(self) -> str:
@@ -167,13 +167,13 @@ class JsonPath:
 
     @property
     def is_definite(self) -> bool:
-        """Whether it leads to one value at most."""
+        """Whether it finds at most one value."""
         return all(step.is_definite for step in self.steps)
 
     def read(self, document: Any, is_lax: bool, start: Any = None, is_relative: bool = False) -> Any:
-        """What it leads to: one value, or a list for a path that is not definite.
+        """Return the value of a definite path, or the list of values of an indefinite one.
 
-        Raises `JsonPathError` where a definite path leads to nothing. A relative path begins at `start`.
+        Raises `JsonPathError` if a definite path finds nothing. A relative path begins at `start`.
         """
         try:
             return self._read(start if is_relative else document, document, is_lax)

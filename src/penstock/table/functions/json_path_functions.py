@@ -1,4 +1,4 @@
-"""What a path of JSON may end with: `.length()`, `.sum()` and their like."""
+"""Functions at the end of a JSON path, such as `.length()` and `.sum()`."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ _FUNCTIONS: Final[dict[str, Callable[[Any], Any]]] = {
 
 
 def path_function(name: str, argument: str) -> Callable[[Any], Any]:
-    """The function of this name. Raises `JsonPathError` where there is none."""
+    """Return a function by name. Raises `JsonPathError` if it does not exist."""
     if name == "index" and argument.strip().lstrip("-").isdigit():
         return lambda value: _at(value, int(argument))
     function = _FUNCTIONS.get(name)

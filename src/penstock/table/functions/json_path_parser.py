@@ -1,4 +1,4 @@
-"""Reads paths of JSON."""
+"""Parses JSON paths."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _FILTER: Final = re.compile(r"\[\s*\?\s*\(")
 
 @lru_cache(maxsize=1024)
 def json_path(specification: str) -> tuple[JsonPath, bool]:
-    """The path that a text such as `lax $.a` means, and whether it is lax. Raises `JsonPathError` where it is none."""
+    """Parse a path such as `lax $.a`. Returns it and whether it is lax. Raises `JsonPathError` if it is invalid."""
     found = _MODE.fullmatch(specification)
     if found is None:
         return parse_path(specification), False
@@ -31,7 +31,7 @@ def json_path(specification: str) -> tuple[JsonPath, bool]:
 
 @lru_cache(maxsize=1024)
 def parse_path(text: str) -> JsonPath:
-    """A path without its mode. Raises `JsonPathError` where it is none."""
+    """Parse a path without a mode. Raises `JsonPathError` if it is invalid."""
     text = text.strip()
     if not text:
         raise JsonPathError("json can not be null or empty")
@@ -139,7 +139,7 @@ class _Parser:
         return Name(names, self.at == len(self.text))
 
     def _until(self, quote: str) -> str:
-        """What is before a quote; a backslash takes the next character as it is."""
+        """Read up to a quote. A backslash escapes the next character."""
         found: list[str] = []
         while self.at < len(self.text) and self.text[self.at] != quote:
             if self.text[self.at] == "\\" and self.at + 1 < len(self.text):

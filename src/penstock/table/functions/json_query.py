@@ -1,4 +1,4 @@
-"""Functions that look into JSON: JSON_EXISTS, JSON_VALUE, JSON_QUERY and IS JSON."""
+"""Functions that query JSON: JSON_EXISTS, JSON_VALUE, JSON_QUERY and IS JSON."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ from penstock.table.functions.signatures import (
 from penstock.table.functions.type_rules import TEXTS
 from penstock.table.sql.type_parser import TypeParser
 
-#: what a function does with an error, and with a path that leads to nothing
+#: how a function handles an error or a path that finds nothing
 Behaviour = Callable[[TableRuntimeError | None], Any]
 
 _INT_MAX: Final = 2**31
 
 
 def _input_type(call: Operands, index: int) -> DataType | None:
-    """Text; numbers and booleans are the JSON that they print as."""
+    """Accept strings. Numbers and booleans are cast to STRING, which yields their JSON."""
     found = call.types[index]
     if isinstance(found, NumericType | BooleanType):
         return STRING.nullable() if found.is_nullable else STRING.not_null()
@@ -57,7 +57,7 @@ _WITH_DEFAULTS: Final = tuple(takes(_JSON, TEXT, *[ANY] * count) for count in ra
 
 
 def _lookup(text: str, path: str) -> tuple[Any, bool, TableRuntimeError | None]:
-    """What a path leads to, whether it is lax, and what is wrong."""
+    """Return the value that a path finds, whether the path is lax, and the error, if any."""
     try:
         found, is_lax = json_path(path)
     except TableRuntimeError as wrong_path:
@@ -72,13 +72,13 @@ def _lookup(text: str, path: str) -> tuple[Any, bool, TableRuntimeError | None]:
 
 
 def _behaviour(call: Operands, event: str, default: str) -> str:
-    """`NULL`, `ERROR`, `DEFAULT` and so on: what the options say of an event."""
+    """Return the behaviour that the options set for an event: `NULL`, `ERROR`, `DEFAULT` and so on."""
     ending = f" ON {event}"
     return next((one.removesuffix(ending) for one in call.options if one.endswith(ending)), default)
 
 
 def _returning(call: Operands) -> DataType:
-    """The type after RETURNING."""
+    """Return the type after RETURNING."""
     words = (" ON EMPTY", " ON ERROR", " WRAPPER")
     if not call.options or call.options[-1].endswith(words):
         return STRING
@@ -177,7 +177,7 @@ def _query_type(call: Operands) -> DataType:
 
 
 def _texts_of(value: Any) -> list[str | None]:
-    """The elements of an array as text: texts as they are, other values as JSON."""
+    """Return the elements of an array as strings: strings unchanged, other values as JSON."""
     if not isinstance(value, list):
         raise TableRuntimeError(f"JSON_QUERY found {write_json(value)}, which is no array")
     return [None if one is None else storable(one if isinstance(one, str) else write_json(one)) for one in value]
@@ -232,7 +232,7 @@ def _bind_query(call: Call) -> Kernel:
 
 
 def is_json(text: str | None, kind: str = "VALUE") -> bool:
-    """Whether a text is JSON, of this kind: VALUE, OBJECT, ARRAY or SCALAR. NULL is none."""
+    """Return whether a string is JSON of a kind: VALUE, OBJECT, ARRAY or SCALAR. False for NULL."""
     if text is None:
         return False
     value, error = document(text)

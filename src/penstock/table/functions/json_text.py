@@ -1,7 +1,7 @@
-"""Values of SQL as JSON.
+"""Converts SQL values to JSON.
 
-Rows and maps become objects with their keys in order, arrays become arrays, bytes text in base64, points in time text
-such as `1990-06-02T13:37:42.001`, with a `Z` where they are moments.
+Rows and maps become objects with sorted keys, arrays become arrays, and bytes become base64 strings. Temporal values
+become strings such as `1990-06-02T13:37:42.001`, with a trailing `Z` for TIMESTAMP_LTZ.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from penstock.table.functions.kernels import value_kernel
 from penstock.table.functions.type_rules import BYTES, TEXTS
 from penstock.table.functions.variants import Variant
 
-#: makes the text of a value that is not NULL
+#: writes a value that is not NULL
 Writer = Callable[[Any], str]
 
 _TEXT: Final = VarCharType(LENGTH_MAX)
@@ -59,12 +59,12 @@ _PLAIN: Final = (
     VariantType,
     NullType,
 )
-#: what a text has that JSON writes otherwise
+#: the characters that JSON escapes
 _NEEDS_ESCAPES: Final = r'["\\\x00-\x1f]'
 
 
 def becomes_json(data_type: DataType) -> bool:
-    """Whether values of a type can be written as JSON."""
+    """Return whether values of a type can be written as JSON."""
     if isinstance(data_type, MapType):
         return isinstance(data_type.key_type, TEXTS) and becomes_json(data_type.value_type)
     if isinstance(data_type, MultisetType):
@@ -75,13 +75,13 @@ def becomes_json(data_type: DataType) -> bool:
 
 
 def json_text(value: Any, data_type: DataType, session: Session) -> str:
-    """A value as JSON. Raises `ValidationError` for types that JSON has nothing for."""
+    """Write a value as JSON. Raises `ValidationError` for types without a JSON form."""
     return "null" if value is None else storable(json_writer(data_type)(value))
 
 
 @lru_cache(maxsize=256)
 def json_writer(data_type: DataType) -> Writer:
-    """Writes the values of a type. Raises `ValidationError` for types that JSON has nothing for."""
+    """Return the writer for a type. Raises `ValidationError` for types without a JSON form."""
     match data_type:
         case BooleanType():
             return lambda value: "true" if value else "false"
@@ -113,7 +113,7 @@ def json_writer(data_type: DataType) -> Writer:
 
 
 def json_column(column: Datum, data_type: DataType) -> Datum:
-    """The values of a column as JSON, each distinct one written once; NULL stays NULL."""
+    """Convert a column to JSON, writing each distinct value once. NULL stays NULL."""
     if isinstance(data_type, NullType):
         return pa.scalar(None, pa.string())
     if isinstance(data_type, IntegralType):
@@ -131,8 +131,8 @@ def _as_array(column: Datum) -> pa.Array:
 
 
 def _floating(value: float) -> str:
-    """As Java's BigDecimal shows a DOUBLE, and a FLOAT as the DOUBLE it is; what is no number in JSON is a text."""
-    text = double_text(value + 0.0)  # no -0.0
+    """Write a DOUBLE as Java's BigDecimal prints it. FLOAT is widened to DOUBLE; NaN and infinities become strings."""
+    text = double_text(value + 0.0)  # -0.0 becomes 0.0
     return str(Decimal(text)) if math.isfinite(value) else f'"{text}"'
 
 

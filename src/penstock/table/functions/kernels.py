@@ -1,7 +1,7 @@
-"""Ways to make the kernel of a function.
+"""Ways to build the kernel of a function.
 
-Three, from the fastest on: a kernel of Arrow, one Python call for each distinct value, and whatever a module makes of
-its own. Kernels take columns or scalars; a result that is the same for all rows may be a scalar.
+There are three, fastest first: an Arrow kernel, one Python call for each distinct value, and kernels that a module
+implements itself. Kernels take columns or scalars; a result that is the same for all rows may be a scalar.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from penstock.table.functions.definition import Call
 
 
 def arrow(function: Callable[..., Datum], **options: object) -> Callable[[Call], Kernel]:
-    """A kernel of Arrow, whose result has the Arrow type of the function's result."""
+    """Wrap an Arrow function that already returns the Arrow type of the function's result."""
 
     def kernel(*columns: Datum) -> Datum:
         return function(*columns, **options)
@@ -26,9 +26,9 @@ def arrow(function: Callable[..., Datum], **options: object) -> Callable[[Call],
 
 
 def per_value(function: Callable[..., object], takes_null: bool = False) -> Callable[[Call], Kernel]:
-    """A Python function of single values (`penstock.table.data.values`), called once for each that is distinct.
+    """Wrap a Python function of single values (`penstock.table.data.values`), called once for each distinct value.
 
-    Any NULL among the operands gives NULL without a call, unless it `takes_null`.
+    Any NULL among the operands yields NULL without a call, unless `takes_null` is set.
     """
 
     def bind(call: Call) -> Kernel:
@@ -40,13 +40,13 @@ def per_value(function: Callable[..., object], takes_null: bool = False) -> Call
 def value_kernel(
     function: Callable[..., object], types: Sequence[DataType], result: DataType, takes_null: bool = False
 ) -> Kernel:
-    """The kernel of a Python function of single values."""
+    """Return the kernel of a Python function of single values."""
 
     def checked(*operands: object) -> object:
         return function(*operands) if takes_null or None not in operands else None
 
     def of_one(column: Datum, others: list[object], place: int) -> Datum:
-        """One operand is a column; the others are the same in every row."""
+        """Evaluate with one column; the other operands are the same for all rows."""
 
         def made(one: object) -> object:
             return checked(*others[:place], one, *others[place:])
@@ -81,7 +81,7 @@ def value_kernel(
     return kernel
 
 
-#: below this many rows distinct values are not looked for
+#: with fewer rows, distinct values are not looked for
 _FEW = 16
 
 

@@ -13,22 +13,22 @@ from penstock.table.functions.java_text import unit_length
 
 @dataclass(frozen=True, slots=True)
 class LikePattern:
-    """A pattern of LIKE: texts, and `%` or `_` between them, of which `_` stands for any character but a line's end.
+    """A LIKE pattern: literal strings, `%`, and `_`, which matches any character except a line terminator.
 
-    `parts`: a text, or None for `%`; `_` is apart, by its place in `parts`, where the text is empty.
+    `parts`: a literal string, or None for `%`. `_` is an empty string in `parts`, and its index is in `ones`.
     """
 
     parts: tuple[str | None, ...]
     ones: frozenset[int]
 
     def text(self) -> str | None:
-        """The only text that is like it, if there is only one."""
+        """Return the only string that matches, or None if several do."""
         if self.ones or None in self.parts:
             return None
         return "".join(part for part in self.parts if part is not None)
 
     def regular(self) -> str:
-        """The regular expression that the whole text matches, as both Python and Arrow take it."""
+        """Return a regular expression for the whole string, in a syntax that Python and Arrow share."""
         return "".join(
             f"[^{_LINE_ENDS}]" if index in self.ones else _ANY if part is None else re.escape(part)
             for index, part in enumerate(self.parts)
@@ -51,7 +51,7 @@ _CLASSES: Final = {
 
 
 def escape_of(escape: str | None) -> str:
-    """The character after ESCAPE, or nothing. Raises `TableRuntimeError` for several."""
+    """Return the character after ESCAPE, or an empty string. Raises `TableRuntimeError` if it is longer."""
     if escape is not None and (unit_length(escape) > 1 or escape == "\0"):
         raise TableRuntimeError(f"Invalid escape character '{escape}': it must be one character")
     return escape or ""
@@ -63,7 +63,7 @@ def _wrong_sequence(pattern: str, at: int) -> TableRuntimeError:
 
 @lru_cache(maxsize=1024)
 def like_pattern(pattern: str, escape: str | None = None) -> LikePattern:
-    """A pattern of LIKE. Raises `TableRuntimeError` where the escape character precedes what needs none."""
+    """Parse a LIKE pattern. Raises `TableRuntimeError` if the escape character precedes an ordinary character."""
     mark = escape_of(escape)
     parts: list[str | None] = []
     ones: set[int] = set()
@@ -95,7 +95,7 @@ def like_pattern(pattern: str, escape: str | None = None) -> LikePattern:
 
 @lru_cache(maxsize=1024)
 def similar_pattern(pattern: str, escape: str | None = None) -> str:
-    """The regular expression of Java for a pattern of SIMILAR TO. Raises `TableRuntimeError` for what is none."""
+    """Translate a SIMILAR TO pattern to a Java regular expression. Raises `TableRuntimeError` if it is invalid."""
     mark = escape_of(escape)
     _check_marks(pattern, mark)
     found: list[str] = []
@@ -130,7 +130,7 @@ def _check_marks(pattern: str, mark: str) -> None:
 
 
 def _marked(pattern: str, at: int, mark: str) -> str:
-    """What follows the escape character."""
+    """Translate the character after the escape character."""
     char = pattern[at : at + 1]
     if not char or (char not in _SIMILAR_SPECIALS and char != mark):
         raise _wrong_sequence(pattern, at - 1)
@@ -138,7 +138,7 @@ def _marked(pattern: str, at: int, mark: str) -> str:
 
 
 def _class(pattern: str, at: int, mark: str) -> tuple[str, int]:
-    """The characters between brackets, and where the pattern goes on behind them."""
+    """Translate the characters between brackets. Returns them and the offset after the closing bracket."""
     found: list[str] = []
     while at < len(pattern):
         char = pattern[at]

@@ -1,37 +1,38 @@
-"""Regular expressions that Arrow's kernels answer as Java does.
+"""Regular expressions that mean the same in Java and in Arrow's kernels.
 
-Arrow runs RE2, which goes through a whole column at once and is several times as fast as a call of Python's `re` for
-each value. It knows less than Java, and some of it means something else. What is translated here means the same to
-both: literals, classes of characters, groups, branches, and repetitions of single characters. Everything else is left
-to `java_patterns`.
+Arrow runs RE2, which processes a whole column at once and is several times as fast as calling Python's `re` for each
+value. It supports less than Java, and some syntax means something else. Only syntax with the same meaning in both is
+translated: literals, character classes, groups, branches, and repetitions of single characters. `java_patterns` handles
+everything else.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-#: Line ends of Java, which a dot does not match.
+#: any character except Java's line terminators
 _DOT: Final = r"[^\n\r\x{85}\x{2028}\x{2029}]"
 _CLASSES: Final = {"d": "0-9", "w": "0-9A-Za-z_", "s": r" \t\n\x0b\f\r"}
 _CONTROLS: Final = {"t": r"\t", "n": r"\n", "r": r"\r", "f": r"\f"}
 _REPEATS: Final = "*+?{"
-#: RE2 refuses to repeat anything more often.
+#: RE2's limit on repetitions
 _REPEAT_MAX: Final = 1000
-#: The name of the group that is asked for.
+#: the name of the captured group
 GROUP: Final = "found"
 
 
 class _OtherError(Exception):
-    """The expression has something that is not translated."""
+    """Raised for syntax that is not translated."""
 
 
 def linear(pattern: str, group: int | None = None) -> str | None:
-    """An expression of Java for RE2; None where the two might not agree.
+    """Translate a Java regular expression to RE2. Returns None if the two might disagree.
 
     Args:
         pattern: the expression.
-        group: a group that takes part in each match, 0 for all of it. It is named `GROUP`, and the only one that is
-            captured. None to capture nothing.
+        group: the only group to capture, named `GROUP`; it must take part in every match. 0 for the whole match, None
+            to
+            capture nothing.
     """
     try:
         return _Translation(pattern, group).text()
@@ -47,14 +48,14 @@ class _Translation:
         self._groups = 0
 
     def text(self) -> str:
-        """All of it."""
+        """Translate the whole expression."""
         found = self._branches(0)
         if self._at < len(self._pattern) or (self._group is not None and self._group > self._groups):
             raise _OtherError
         return f"(?P<{GROUP}>{found})" if self._group == 0 else found
 
     def _branches(self, depth: int) -> str:
-        """What is between parentheses. A group that is asked for must not be in one of several branches."""
+        """Translate the inside of a group. The captured group must not be in one of several branches."""
         before = self._groups
         branches = [self._sequence(depth)]
         while self._peek() == "|":
@@ -118,7 +119,7 @@ class _Translation:
         parts: list[str] = []
         while (char := self._next()) != "]" or not parts:
             if char in "[&^]" or ord(char) > 0xFFFF:
-                # Java takes classes in classes, and their common parts.
+                # Java supports nested classes and intersections.
                 raise _OtherError
             if char == "\\":
                 escaped = self._next()
@@ -163,7 +164,7 @@ class _Translation:
 
 
 def _literal(escaped: str) -> str:
-    """An escaped character that stands for itself, or for a control character."""
+    """Translate an escaped character that denotes itself or a control character."""
     if escaped in _CONTROLS:
         return _CONTROLS[escaped]
     if escaped.isascii() and not escaped.isalnum() and escaped.isprintable() and escaped != " ":

@@ -1,4 +1,4 @@
-"""Lists in columns, taken apart into numbers, so that functions on arrays and maps work on all rows at once."""
+"""Columns of lists as NumPy offsets, so that functions on arrays and maps process all rows at once."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Flags: TypeAlias = "np.ndarray[Any, np.dtype[np.bool_]]"
 
 @dataclass(frozen=True, slots=True)
 class Lists:
-    """The lists of a column: where in `values` each begins, how long it is, and whether it is there at all."""
+    """The lists of a column: their starts in `values`, their lengths, and whether each is valid (not NULL)."""
 
     values: pa.Array
     starts: Ints
@@ -31,15 +31,15 @@ class Lists:
     valid: Flags
 
     def parents(self) -> Ints:
-        """The row of each element."""
+        """Return the row of each element."""
         return np.repeat(np.arange(len(self.lengths)), self.lengths)
 
     def places(self) -> Ints:
-        """Where each element is in `values`."""
+        """Return the index of each element in `values`."""
         return spans(self.starts, self.lengths)
 
     def packed(self) -> Lists:
-        """The same lists, one right after the other in `values`."""
+        """Return the same lists, contiguous and in order in `values`."""
         starts = begins(self.lengths)
         total = int(self.lengths.sum())
         if len(self.values) == total and np.array_equal(starts[self.lengths > 0], self.starts[self.lengths > 0]):
@@ -47,22 +47,22 @@ class Lists:
         return Lists(self.values.take(pa.array(self.places())), starts, self.lengths, self.valid)
 
     def kept(self, mask: Flags) -> Lists:
-        """Packed lists with only these elements."""
+        """Return packed lists with only the elements of a mask."""
         lengths = np.bincount(self.parents()[mask], minlength=len(self.lengths))
         return Lists(self.values.filter(pa.array(mask)), begins(lengths), lengths, self.valid)
 
     def with_valid(self, valid: Flags) -> Lists:
-        """The same lists, but NULL in all other rows."""
+        """Return the same lists, with NULL in the rows that are not valid."""
         both = self.valid & valid
         return Lists(self.values, self.starts, np.where(both, self.lengths, 0), both)
 
     def column(self, data_type: DataType) -> pa.Array:
-        """The column of an array type with these lists."""
+        """Return the lists as a column of an array type."""
         offsets, mask, packed = self._parts()
         return pa.ListArray.from_arrays(offsets, packed, type=arrow_type(data_type), mask=mask)
 
     def map_column(self, items: pa.Array, data_type: MapType) -> pa.Array:
-        """The column of maps whose keys are these packed lists. Of keys that are the same the last one counts."""
+        """Return a column of maps with these packed lists as keys. The last of several equal keys wins."""
         keys = self.values
         last = last_of_equals(self.parents(), codes(keys, data_type.key_type))
         if not last.all():
@@ -78,12 +78,12 @@ class Lists:
 
 
 def lists_of(column: pa.Array) -> Lists:
-    """The lists of a column of arrays; of maps, their keys."""
+    """Return the lists of an array column, or the keys of a map column."""
     return _lists(column, keys_of(column) if pa.types.is_map(column.type) else column.values)
 
 
 def items_of(column: pa.Array) -> Lists:
-    """The values of maps."""
+    """Return the values of a map column."""
     return _lists(column, column.items)
 
 
@@ -94,25 +94,25 @@ def _lists(column: pa.Array, values: pa.Array) -> Lists:
 
 
 def valid_of(column: pa.Array) -> Flags:
-    """Which values are not NULL."""
+    """Return which values are not NULL."""
     found: Flags = column.is_valid().to_numpy(zero_copy_only=False)
     return found
 
 
 def begins(lengths: Ints) -> Ints:
-    """Where lists of these lengths begin, when each follows right after the one before."""
+    """Return the starts of contiguous lists of these lengths."""
     found: Ints = np.cumsum(lengths) - lengths
     return found
 
 
 def spans(starts: Ints, lengths: Ints) -> Ints:
-    """All numbers of spans, one span after the other."""
+    """Return the indexes in all spans, one span after another."""
     found: Ints = np.repeat(starts - begins(lengths), lengths)
     return found + np.arange(len(found))
 
 
 def joined(parts: Sequence[Lists]) -> Lists:
-    """For each row the lists of all parts, one after the other; NULL where one is."""
+    """Concatenate the lists of all parts, row by row. NULL if any is NULL."""
     valid = np.logical_and.reduce([part.valid for part in parts])
     offsets = begins(np.array([len(part.values) for part in parts]))
     starts = np.stack([part.starts + offset for part, offset in zip(parts, offsets, strict=True)], axis=1)
@@ -123,7 +123,7 @@ def joined(parts: Sequence[Lists]) -> Lists:
 
 
 def singles(column: pa.Array) -> Lists:
-    """Lists of one element each."""
+    """Return lists of one element each."""
     rows = np.arange(len(column))
     return Lists(column, rows, np.ones_like(rows), np.ones(len(column), np.bool_))
 
@@ -132,7 +132,7 @@ def singles(column: pa.Array) -> Lists:
 
 
 def codes(values: pa.Array, data_type: DataType) -> Ints:
-    """A number for each value, the same for equal values (`penstock.state.equality`); -1 for NULL."""
+    """Return a number for each value: the same for equal values (`penstock.state.equality`), -1 for NULL."""
     if pa.types.is_null(values.type):
         return np.full(len(values), -1, np.int64)
     if pa.types.is_nested(values.type):
@@ -145,14 +145,14 @@ def codes(values: pa.Array, data_type: DataType) -> Ints:
 
 
 def first_of_equals(parents: Ints, found: Ints) -> Flags:
-    """Of the elements in a row that are the same, the first."""
+    """Return a mask of the first of equal elements in each row."""
     mask = np.zeros(len(found), np.bool_)
     mask[np.unique(_pairs(parents, found), return_index=True)[1]] = True
     return mask
 
 
 def last_of_equals(parents: Ints, found: Ints) -> Flags:
-    """Of the elements in a row that are the same, the last."""
+    """Return a mask of the last of equal elements in each row."""
     return first_of_equals(parents[::-1], found[::-1])[::-1]
 
 
@@ -162,7 +162,7 @@ def is_among(
     others: Ints,
     among: Ints,
 ) -> Flags:
-    """Which elements are also among other elements, of rows `others`, in the same row."""
+    """Return a mask of the elements that are also in `among` in the same row. `others`: the rows of `among`."""
     count = int(max(found.max(initial=-1), among.max(initial=-1))) + 2
     return np.isin(parents * count + found, others * count + among)
 
@@ -175,7 +175,7 @@ def _pairs(parents: Ints, found: Ints) -> Ints:
 
 
 def by_columns(make: Callable[[Call], Callable[..., pa.Array]]) -> Callable[[Call], Kernel]:
-    """The kernel of a function of whole columns: operands that are the same in every row come as columns, too."""
+    """Wrap a function of whole columns: scalar operands are expanded to columns."""
 
     def bind(call: Call) -> Kernel:
         function = make(call)

@@ -1,4 +1,4 @@
-"""Functions of maps."""
+"""Map functions."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _entries_type(call: Operands) -> DataType:
 
 def _map_type(call: Operands) -> MapType:
     found = call.types[0]
-    assert isinstance(found, MapType)  # the signature has checked it
+    assert isinstance(found, MapType)  # checked by the signature
     return found
 
 
@@ -85,7 +85,7 @@ def _from_arrays(call: Call, keys: pa.Array, items: pa.Array) -> pa.Array:
 
 
 def _union(call: Call, *maps: pa.Array) -> pa.Array:
-    """All entries; where maps have the same key, that of the last one."""
+    """Merge maps. For equal keys the last map wins."""
     assert isinstance(call.result, MapType)
     items = joined([items_of(one) for one in maps])
     return joined([lists_of(one) for one in maps]).map_column(items.values, call.result)

@@ -1,4 +1,4 @@
-"""Functions of numbers: powers, logarithms, angles, sizes and signs. Most work with DOUBLE."""
+"""Numeric functions: powers, logarithms, trigonometry, absolute values and signs. Most compute in DOUBLE."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _RADIANS: Final = 0.017453292519943295
 
 
 def _as_double(call: Operands, index: int) -> DataType | None:
-    """A number; text is none, though it may be read as one elsewhere."""
+    """Accept numbers, but not strings, which are cast implicitly elsewhere."""
     return None if is_text(call.types[index]) else AS_DOUBLE.check(call, index)
 
 
@@ -65,7 +65,7 @@ def _sign(call: Call) -> Kernel:
 
 
 def _log_of_base(*columns: Datum) -> Datum:
-    """The natural logarithm, or the one to a base that comes first."""
+    """Return the natural logarithm, or the logarithm to the base in the first operand."""
     if len(columns) == 1:
         return pc.ln(columns[0])
     base, number = columns

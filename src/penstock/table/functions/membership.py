@@ -1,4 +1,4 @@
-"""IN: whether a value is among others. Those that are constant are a set, which is made once for all batches."""
+"""IN: tests membership. Constant operands form a set that is built once for all batches."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from penstock.table.data.values import Datum, Kernel, column_of
 from penstock.table.functions.definition import UNKNOWN, Call, Operands
 from penstock.table.typed.nodes import Constants
 
-#: makes the kernel of `=`
+#: builds the kernel of `=`
 Equality = Callable[[Call], Kernel]
 
 _NESTED = (ArrayType, MapType, RowType)
 
 
 def evaluated_operands(call: Operands) -> list[int]:
-    """The places of the operands that the kernel takes: the first one, and those that are not in the set."""
+    """Return the indexes of the operands that the kernel takes: the first one and all that are not in the set."""
     if not _has_set(call.types[0]):
         return list(range(len(call)))
     return [place for place in range(len(call)) if not place or call.value(place) is UNKNOWN]
 
 
 def membership_kernel(equality: Equality, call: Call) -> Kernel:
-    """Whether the first operand is one of the others: NULL where it is none of them but one is NULL."""
+    """Return the kernel of IN: NULL if no other operand equals the first but one is NULL."""
     pair = replace(call.operands, types=call.types[:2], values=())
     equal = equality(replace(call, operands=pair))
     constants = call.operands.values[1:] if _has_set(call.types[0]) else ()
@@ -57,11 +57,11 @@ def _has_set(kind: DataType) -> bool:
 
 
 def _set_kernel(given: list[object], kind: DataType) -> Kernel:
-    # NaN equals nothing, itself included.
+    # NaN does not equal anything, not even itself.
     known = [one for one in given if one is not None and one == one]
     has_null = any(one is None for one in given)
     if 0.0 in known and isinstance(kind, FloatType | DoubleType):
-        known += [0.0, -0.0]  # They are equal, and two values in a set of Arrow's.
+        known += [0.0, -0.0]  # They are equal, but distinct in an Arrow value set.
     values = column_of(known, kind)
 
     def kernel(operand: Datum) -> Datum:

@@ -1,4 +1,4 @@
-"""Numbers as text in other bases, and bytes as hexadecimal digits: BIN, HEX and UNHEX."""
+"""Numbers in other bases and bytes as hexadecimal digits: BIN, HEX and UNHEX."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _DIGITS: Final = frozenset("0123456789abcdefABCDEF")
 
 
 def _binary(number: int) -> str:
-    """Negative numbers have all 64 digits of their two's complement."""
+    """Return binary digits: for negative numbers, all 64 digits of the two's complement."""
     return format(number & _BITS, "b")
 
 
@@ -22,7 +22,7 @@ def _hexadecimal(value: int | str) -> str:
 
 
 def _bytes(digits: str) -> bytes | None:
-    """Two digits are a byte. Where their number is odd, the first digit counts as 0, as it does in Flink."""
+    """Decode hexadecimal digits. If their count is odd, the first digit counts as 0, as in Flink."""
     if not _DIGITS.issuperset(digits):
         return None
     return bytes.fromhex(f"00{digits[1:]}" if len(digits) % 2 else digits)

@@ -23,7 +23,7 @@ _Reader = Callable[[str, "str | None"], object]
 
 
 def _constants(operands: Operands) -> tuple[str, str | None] | None:
-    """The pattern and the escape character, where both are constant and there are any."""
+    """Return the pattern and the escape character, if any. Returns None if either is not a constant string."""
     values = [operands.value(index) for index in range(1, len(operands))]
     if any(not isinstance(value, str) for value in values):
         return None
@@ -31,7 +31,7 @@ def _constants(operands: Operands) -> tuple[str, str | None] | None:
 
 
 def _type(reader: _Reader) -> Callable[[Operands], DataType]:
-    """The type of the result. What is wrong with a constant pattern is told when the query is planned."""
+    """Return the rule for the result type. It rejects invalid constant patterns at planning time."""
 
     def rule(operands: Operands) -> DataType:
         constants = _constants(operands)
@@ -53,7 +53,7 @@ def _like(call: Call) -> Kernel:
 
 
 def _like_constant(pattern: LikePattern) -> Kernel:
-    """A kernel of Arrow for a pattern that is the same in every row."""
+    """Return an Arrow kernel for a constant pattern."""
     match (pattern.text(), pattern.parts) if not pattern.ones else (None, ()):
         case (str(text), _):
             found: Callable[[Datum], Datum] = lambda column: pc.equal(column, pa.scalar(text))  # noqa: E731

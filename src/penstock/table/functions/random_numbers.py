@@ -1,4 +1,4 @@
-"""RAND and RAND_INTEGER. With a seed they give the numbers that Java's generator gives, so queries repeat theirs."""
+"""RAND and RAND_INTEGER. With a seed they return the numbers of Java's generator, so queries are reproducible."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class JavaRandom:
         self._state = (seed ^ _FACTOR) & _MASK
 
     def next_double(self) -> float:
-        """A number from 0 to 1, without 1."""
+        """Return a number from 0 (inclusive) to 1 (exclusive)."""
         return ((self._next(26) << 27) + self._next(27)) / (1 << 53)
 
     def next_int(self, bound: int) -> int:
-        """A whole number from 0 to the bound, without it."""
+        """Return an integer from 0 (inclusive) to the bound (exclusive)."""
         check_bound(bound)
         if bound & (bound - 1) == 0:
             return (bound * self._next(31)) >> 31
@@ -44,7 +44,7 @@ class JavaRandom:
                 return found
 
     def doubles(self, count: int) -> npt.NDArray[np.float64]:
-        """The next numbers of `next_double`, at once."""
+        """Return the next `count` numbers of `next_double`, vectorized."""
         states = self._states(2 * count)
         high = (states[0::2] >> np.uint64(22)) << np.uint64(27)
         found: npt.NDArray[np.float64] = (high + (states[1::2] >> np.uint64(21))) / float(1 << 53)
@@ -55,7 +55,7 @@ class JavaRandom:
         return self._state >> (48 - bits)
 
     def _states(self, count: int) -> _Words:
-        """The next states: each is a multiple of the first one, and a sum that is the same for every seed."""
+        """Return the next states. Each is the current state times a factor, plus a sum independent of the seed."""
         if not count:
             return np.zeros(0, np.uint64)
         factors = np.cumprod(np.full(count, _FACTOR, np.uint64))
@@ -66,7 +66,7 @@ class JavaRandom:
 
 
 def check_bound(bound: int) -> None:
-    """Refuse a bound below which there is no number."""
+    """Raise `TableRuntimeError` unless the bound is positive."""
     if bound <= 0:
         raise TableRuntimeError(f"the bound of RAND_INTEGER must be above 0, not {bound}")
 
@@ -104,7 +104,7 @@ def _integers(call: Call) -> Kernel:
 
 
 def _each(draw: Callable[[int], int]) -> Kernel:
-    """One number for every row, also where the bounds are the same."""
+    """Draw a number for every row, even if the bound is a scalar."""
 
     def drawn(bound: int | None) -> int | None:
         if bound is None:

@@ -1,4 +1,4 @@
-"""All functions of single values, by name."""
+"""All scalar functions, by name."""
 
 from __future__ import annotations
 
@@ -86,12 +86,12 @@ for _module in _MODULES:
             assert _name not in SCALAR_FUNCTIONS, _name
             SCALAR_FUNCTIONS[_name] = _function
 
-#: the names of the Table API, in small letters, to those of SQL
+#: lower-case Table API names to SQL names
 PYTHON_NAMES: Final = {
     function.python_name.lower(): function.name for function in SCALAR_FUNCTIONS.values() if function.python_name
 }
 
 
 def find_scalar(name: str) -> ScalarFunction | None:
-    """The function of this name, in capitals."""
+    """Return a function by its name in capitals, or None."""
     return SCALAR_FUNCTIONS.get(name)

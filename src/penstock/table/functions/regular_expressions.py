@@ -1,4 +1,4 @@
-"""Functions that look for regular expressions, which are those of Java."""
+"""Functions of regular expressions, in Java's syntax."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from penstock.table.functions.signatures import (
 
 
 def _known(pattern: str) -> re.Pattern[str] | None:
-    """The expression, or None for a text that is none."""
+    """Compile an expression. Returns None if it is invalid."""
     try:
         return compiled(pattern)
     except InvalidPatternError:
@@ -36,7 +36,7 @@ def _known(pattern: str) -> re.Pattern[str] | None:
 
 
 def contains_match(text: str, pattern: str) -> bool:
-    """Whether some part of a text matches. Nothing matches an empty expression, or a text that is none."""
+    """Return whether any part of a string matches. An empty or invalid expression never matches."""
     found = _known(pattern) if pattern else None
     return found is not None and found.search(text) is not None
 

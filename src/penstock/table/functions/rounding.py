@@ -1,4 +1,4 @@
-"""ROUND and TRUNCATE. Floating-point numbers are rounded as they are written, not as they are held."""
+"""ROUND and TRUNCATE. Floating-point numbers are rounded by their decimal text, not by their binary value."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _Floats = npt.NDArray[np.float64]
 
 
 def _result(call: Operands) -> DataType:
-    """The type of the number. A decimal has the digits that are left, where their count is constant."""
+    """Return the operand's type. A decimal has the digits that remain, if their number is constant."""
     found = call.types[0]
     if isinstance(found, DecimalType):
         digits = call.value(1) if len(call) == 2 else 0
@@ -68,7 +68,7 @@ def _of_value(call: Call, mode: str) -> Callable[..., object]:
 
 
 def rounded_value(number: Decimal, digits: int, mode: str) -> Decimal:
-    """A number with at most so many digits after its point; a negative count rounds digits before it."""
+    """Round to at most `digits` decimal places. A negative number rounds digits before the point."""
     if -int(number.as_tuple().exponent) <= digits:
         return number
     if digits < -400:
@@ -131,7 +131,7 @@ def _of_whole(column: pa.Array, digits: int, mode: str) -> pa.Array | None:
 
 
 def _of_floats(column: pa.Array, digits: int, mode: str) -> pa.Array | None:
-    """Those numbers that have more digits than can be told for certain go value by value."""
+    """Round a column. Numbers too large for exact digits are rounded one by one."""
     if not -15 <= digits <= 20:
         return None
     missing = np.asarray(column.is_null()) if column.null_count else None
@@ -145,12 +145,12 @@ def _of_floats(column: pa.Array, digits: int, mode: str) -> pa.Array | None:
     return pa.array(found, mask=missing).cast(column.type, safe=False)
 
 
-#: below this all digits of a number, and one more, are exact
+#: below this, all digits of a number and one more are exact
 _SURE: Final = 1e14
 
 
 def _round_sizes(sizes: _Floats, digits: int, mode: str) -> _Floats:
-    """Each bound between two results is the floating-point number next to it, so comparing with it is exact."""
+    """Round absolute values. The boundaries between results are the nearest floats, so comparing with them is exact."""
     step = 10.0 ** abs(digits)
 
     def number(times: _Floats) -> _Floats:

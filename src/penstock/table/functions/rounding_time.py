@@ -1,7 +1,7 @@
-"""FLOOR and CEIL: of numbers, and of points in time to a unit.
+"""FLOOR and CEIL of numbers, and of temporal values to a unit.
 
-CEIL to a unit from WEEK on looks at the day alone. To QUARTER, DECADE, CENTURY and MILLENNIUM, and of a DATE to DAY, it
-gives the next one even where a new one begins, as Flink does.
+CEIL to WEEK or a larger unit looks at the day alone. To QUARTER, DECADE, CENTURY and MILLENNIUM, and of a DATE to DAY,
+it returns the next unit even for a value at the start of one, as Flink does.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ _NANOSECONDS: Final = {
     "MICROSECOND": 1_000,
     "NANOSECOND": 1,
 }
-#: years that belong together, and the number of the first year of such a span after those before it
+#: the length of each unit in years, and its first year modulo that length
 _SPANS: Final = {"DECADE": (10, 0), "CENTURY": (100, 1), "MILLENNIUM": (1000, 1)}
 _DAYS: Final = ("WEEK", "MONTH", "QUARTER", "YEAR", *_SPANS)
 
 
 def _rounded(call: Operands, index: int) -> DataType | None:
-    """A point in time that can be rounded to the unit."""
+    """Accept temporal values that can be rounded to the unit."""
     found, unit = call.types[index], call.value(index + 1)
     if isinstance(found, NullType):
         return TimestampType(3)
@@ -72,7 +72,7 @@ def _result(call: Operands) -> DataType:
 
 
 def _days(unit: str, up: bool, days: Numbers) -> Numbers:
-    """The first day of a unit of days."""
+    """Round days to the first day of a unit."""
     if unit == "WEEK":
         since_sunday = (weekday(days) + 1) % 7
         return days - since_sunday + (7 * (since_sunday > 0) if up else 0)
@@ -90,7 +90,7 @@ def _days(unit: str, up: bool, days: Numbers) -> Numbers:
 
 
 def _point(unit: str, up: bool, per_number: int, numbers: Numbers) -> Numbers:
-    """Points in time, rounded. `per_number`: nanoseconds for each number."""
+    """Round temporal values. `per_number`: the nanoseconds that each number stands for."""
     if unit in _DAYS:
         per_day = DAY_NS // per_number
         return _days(unit, up, numbers // per_day) * per_day
@@ -114,7 +114,7 @@ def _bind_point(up: bool, call: Call) -> Kernel:
         return lambda column, unit: column_of_numbers(compute(numbers_of(column)), kind, (column,))
 
     def in_zone(column: Datum, unit: Datum) -> Datum:
-        """The zone's distance to UTC stays what it is at the moment that is rounded."""
+        """Round local time, with the zone's offset to UTC at the original instant."""
         numbers, as_shown = numbers_of(column), numbers_of(local(column, found, zone))
         return column_of_numbers(numbers + (compute(as_shown) - as_shown), kind, (column,))
 

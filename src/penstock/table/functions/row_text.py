@@ -1,4 +1,4 @@
-"""Rows as Flink prints them: `+I[1, 2020-04-15T08:00, [a, null]]`. So the print connector shows them."""
+"""Rows as Flink and the print connector print them: `+I[1, 2020-04-15T08:00, [a, null]]`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Text = Callable[[Any], str]
 
 
 def row_text(kinds: Sequence[DataType]) -> Callable[[str, tuple[Any, ...]], str]:
-    """A function of a kind (`+I`, …) and held values, which gives their text."""
+    """Return a function that formats a row from its kind (`+I`, …) and its internal values."""
     texts = list(map(text_of, kinds))
 
     def text(kind: str, values: tuple[Any, ...]) -> str:
@@ -25,7 +25,7 @@ def row_text(kinds: Sequence[DataType]) -> Callable[[str, tuple[Any, ...]], str]
 
 
 def text_of(kind: DataType) -> Text:
-    """A function of held values of a type, which gives their text."""
+    """Return a function that formats internal values of a type."""
     convert = _of_type(kind)
     return lambda value: "null" if value is None else convert(value)
 
@@ -73,7 +73,7 @@ def _of_type(kind: DataType) -> Text:
 
 
 def _clock(nanoseconds: int, with_seconds: bool) -> str:
-    """A time of day. Seconds are left out where they are 0, unless asked for; fractions have 3, 6 or 9 digits."""
+    """Format a time of day. Zero seconds are omitted unless `with_seconds` is set; fractions have 3, 6 or 9 digits."""
     seconds, fraction = divmod(nanoseconds, SECOND_NS)
     minutes, second = divmod(seconds, 60)
     text = f"{minutes // 60:02}:{minutes % 60:02}"

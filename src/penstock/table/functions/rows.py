@@ -1,4 +1,4 @@
-"""Rows and structured objects: how they are made, changed, and how a field of one is read."""
+"""Functions that construct and update rows and structured objects, and read their fields."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from penstock.table.functions.type_rules import is_text
 
 
 def _row_type(call: Operands) -> DataType:
-    """A row whose fields have the names of the options; else, as in the Table API, f0, f1 and on."""
+    """Return a row type. The options name its fields; by default they are f0, f1 and so on, as in the Table API."""
     names = call.options or tuple(f"f{index}" for index in range(len(call)))
     return RowType([RowField(name, one) for name, one in zip(names, call.types, strict=True)], False)
 
@@ -44,7 +44,7 @@ def _position(call: Operands, index: int) -> DataType | None:
 
 def _number(call: Operands) -> int:
     found = call.value(1)
-    assert isinstance(found, int)  # the signature has checked it
+    assert isinstance(found, int)  # checked by the signature
     return found
 
 
@@ -56,7 +56,7 @@ def _field_type(call: Operands) -> DataType:
 
 
 def field_kernel(index: int) -> Kernel:
-    """The kernel that reads a field of rows."""
+    """Return a kernel that reads a field of rows."""
 
     def kernel(row: Datum, _: Datum | None = None) -> Datum:
         return pc.struct_field(row, [index])
@@ -82,14 +82,14 @@ def _class_name(call: Operands, index: int) -> DataType | None:
 
 
 def _names(call: Operands) -> list[str]:
-    """The names of the fields that are set."""
+    """Return the names of the fields being set."""
     return [
         _text_literal(call, index, f"The name of a field at position {index + 1}") for index in range(1, len(call), 2)
     ]
 
 
 def _field_name(call: Operands, index: int) -> DataType | None:
-    """A literal name that no pair before has. Of OBJECT_UPDATE it must be a field of the object."""
+    """Accept a string literal that names a field. Raises `ValidationError` if an earlier pair has the same name."""
     names = _names(call)
     name, before = names[index // 2], names[: index // 2]
     if name in before:
@@ -100,7 +100,7 @@ def _field_name(call: Operands, index: int) -> DataType | None:
 def _known_field(call: Operands, index: int) -> DataType | None:
     row = call.types[0]
     if not isinstance(row, StructuredType):
-        return None  # the check of the first operand tells why
+        return None  # the first operand's check reports this
     found = _field_name(call, index)
     name = _names(call)[index // 2]
     if name not in row.field_names():

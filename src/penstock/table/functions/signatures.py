@@ -1,6 +1,6 @@
-"""Which operands functions take, and which types they give.
+"""Signatures of functions: the operands that they accept and the types that they return.
 
-An operand is checked by the type of what is passed, and says the type to which that is cast; a result rule sees the
+The check of an operand takes the type that is passed and returns the type to cast it to. A result rule sees the
 operands after these casts.
 """
 
@@ -47,12 +47,12 @@ DOUBLE = DoubleType()
 
 
 def takes(*operands: Operand, optional: int = 0, repeated: int = 0) -> Signature:
-    """A signature."""
+    """Create a signature."""
     return Signature(operands, optional, repeated)
 
 
 def family(label: str, kinds: type[DataType] | tuple[type[DataType], ...], default: DataType) -> Operand:
-    """An operand of one of these classes of types, taken as it is. `default`: the type of a NULL."""
+    """Accept operands of these type classes without a cast. `default`: the type for a NULL literal."""
 
     def check(call: Operands, index: int) -> DataType | None:
         found = call.types[index]
@@ -62,7 +62,7 @@ def family(label: str, kinds: type[DataType] | tuple[type[DataType], ...], defau
 
 
 def exactly(wanted: DataType) -> Operand:
-    """An operand that is cast to this type, where that loses nothing."""
+    """Accept operands that can be cast to a type without loss."""
 
     def check(call: Operands, index: int) -> DataType | None:
         found = call.types[index]
@@ -74,7 +74,7 @@ def exactly(wanted: DataType) -> Operand:
 
 
 def literal(operand: Operand) -> Operand:
-    """An operand that must be constant."""
+    """Require a constant operand."""
 
     def check(call: Operands, index: int) -> DataType | None:
         return None if call.value(index) is UNKNOWN else operand.check(call, index)
@@ -83,7 +83,7 @@ def literal(operand: Operand) -> Operand:
 
 
 def either(*operands: Operand) -> Operand:
-    """An operand that one of these takes: the first that does."""
+    """Accept an operand that matches any of several; the first match wins."""
 
     def check(call: Operands, index: int) -> DataType | None:
         return next((found for one in operands if (found := one.check(call, index)) is not None), None)
@@ -92,12 +92,12 @@ def either(*operands: Operand) -> Operand:
 
 
 def where(label: str, accepts: Callable[[Operands, int], DataType | None]) -> Operand:
-    """An operand with a check of its own."""
+    """Accept an operand by a custom check."""
     return Operand(label, accepts)
 
 
 def alike(label: str = "COMMON") -> Operand:
-    """One of operands that are all cast to the type that they have in common."""
+    """Cast the operand to the common type of all operands."""
 
     def check(call: Operands, index: int) -> DataType | None:
         found = call.once(all_in_common)
@@ -110,7 +110,7 @@ def alike(label: str = "COMMON") -> Operand:
 
 
 def all_in_common(call: Operands) -> DataType | None:
-    """The type that all operands have in common."""
+    """Return the common type of all operands."""
     return common_type(call.types)
 
 
@@ -151,7 +151,7 @@ AS_BOOLEAN = exactly(BOOLEAN_TYPE)
 
 
 def returns(found: DataType) -> ResultRule:
-    """This type, with NULL where an operand has it."""
+    """Return this type, nullable if any operand is."""
 
     def rule(call: Operands) -> DataType:
         return found.nullable() if call.any_nullable() else found.not_null()
@@ -160,17 +160,17 @@ def returns(found: DataType) -> ResultRule:
 
 
 def returns_nullable(found: DataType) -> ResultRule:
-    """This type with NULL."""
+    """Return this type, always nullable."""
     return lambda call: found.nullable()
 
 
 def returns_not_null(found: DataType) -> ResultRule:
-    """This type without NULL."""
+    """Return this type, never nullable."""
     return lambda call: found.not_null()
 
 
 def returns_operand(index: int) -> ResultRule:
-    """The type of an operand, with NULL where any operand has it."""
+    """Return the type of an operand, nullable if any operand is."""
 
     def rule(call: Operands) -> DataType:
         found = call.types[index]
@@ -180,18 +180,18 @@ def returns_operand(index: int) -> ResultRule:
 
 
 def returns_common(call: Operands) -> DataType:
-    """The type that all operands have in common, with NULL where any operand has it."""
+    """Return the common type of all operands, nullable if any operand is."""
     found = common_type(call.types)
-    assert found is not None  # the signature has checked it
+    assert found is not None  # checked by the signature
     return found
 
 
 def nullable(rule: ResultRule) -> ResultRule:
-    """What another rule gives, with NULL."""
+    """Return the result of another rule, made nullable."""
     return lambda call: rule(call).nullable()
 
 
 def returns_text(call: Operands) -> DataType:
-    """The first operand's text with any length up to its own, with NULL where an operand has it."""
+    """Return VARCHAR of the first operand's length, nullable if any operand is."""
     length = max(getattr(call.types[0], "length", LENGTH_MAX), 1)
     return VarCharType(length, call.any_nullable())

@@ -1,7 +1,7 @@
-"""What `+`, `-`, `*` and `/` do with points in time and intervals.
+"""The operators `+`, `-`, `*` and `/` for temporal values and intervals.
 
-An interval of months moves a point in time to the same day of another month, or to that month's last day. A DATE moves
-by whole days; a TIME goes round after 24 hours.
+An interval of months moves a value to the same day of another month, or to that month's last day. A DATE moves by whole
+days; a TIME wraps around after 24 hours.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def _interval(call: Operands, index: int) -> DataType | None:
 
 
 def _same_interval(call: Operands, index: int) -> DataType | None:
-    """One of two intervals of the same kind, of which one may be NULL."""
+    """Accept an interval of the same kind as the other operand; either may be a NULL literal."""
     known = [one for one in call.types if isinstance(one, INTERVALS)]
     if not known or any(type(one) is not type(known[0]) for one in known):
         return None
@@ -68,7 +68,7 @@ _INTERVAL: Final = where("<INTERVAL>", _interval)
 _SAME: Final = where("<INTERVAL>", _same_interval)
 _NUMBER: Final = where("<NUMERIC>", _number)
 
-#: the operands that each operator takes here
+#: the temporal signatures of each operator
 SIGNATURES: Final[dict[str, tuple[Signature, ...]]] = {
     "+": (takes(_POINT, _INTERVAL), takes(_INTERVAL, _POINT), takes(_SAME, _SAME)),
     "-": (takes(_POINT, _INTERVAL), takes(_SAME, _SAME)),
@@ -80,27 +80,27 @@ SIGNATURES: Final[dict[str, tuple[Signature, ...]]] = {
 
 
 def result_type(operator: str, call: Operands) -> DataType:
-    """What an operator gives for these operands."""
+    """Return the result type of an operator."""
     points = [one for one in call.types if isinstance(one, TIMES)]
     intervals = [one for one in call.types if isinstance(one, INTERVALS)]
     found = points[0] if points else common_type(intervals)
-    assert found is not None  # a signature has checked it
+    assert found is not None  # checked by a signature
     return found.nullable() if call.any_nullable() else found.not_null()
 
 
 def move_may_fail(call: Operands) -> bool:
-    """Whether a point in time may leave the years that its type holds."""
+    """Return whether adding an interval may leave the years that the type supports."""
     return any(isinstance(one, TIMES) and unit_ns(one) == 1 for one in call.types)
 
 
 def product_may_fail(call: Operands) -> bool:
-    """Whether an interval is multiplied by a number of which it may be too large, or none at all."""
+    """Return whether multiplying an interval may overflow or produce NaN."""
     is_scaled = any(isinstance(one, INTERVALS) for one in call.types)
     return is_scaled and not any(isinstance(one, IntegralType) for one in call.types)
 
 
 def bind(operator: str, call: Call) -> Kernel:
-    """The kernel of an operator."""
+    """Return the kernel of an operator."""
     types = call.types
     if operator == "MINUS_PREFIX":
         return number_kernel(np.negative, call.result)
@@ -120,7 +120,7 @@ def bind(operator: str, call: Call) -> Kernel:
 
 
 def _moving(point: DataType, interval: DataType, sign: int) -> partial[Numbers]:
-    """A function of numbers that moves points in time."""
+    """Return a function on arrays of numbers that adds an interval to temporal values."""
     if isinstance(interval, YearMonthIntervalType):
         return partial(_unmoved) if isinstance(point, TimeType) else partial(_by_months, unit_ns(point), sign)
     if isinstance(point, DateType):
@@ -131,7 +131,7 @@ def _moving(point: DataType, interval: DataType, sign: int) -> partial[Numbers]:
 
 
 def _unmoved(points: Numbers, months: Numbers) -> Numbers:
-    """A time of day, which is the same in each month."""
+    """Return times of day unchanged: months do not move them."""
     return points + 0 * months
 
 
@@ -145,7 +145,7 @@ def _by_months(unit: int, sign: int, points: Numbers, months: Numbers) -> Number
 
 
 def _by_days(sign: int, days: Numbers, milliseconds: Numbers) -> Numbers:
-    """Only whole days count."""
+    """Move dates by the whole days of intervals."""
     return days + sign * toward_zero(milliseconds, DAY_MS)
 
 
@@ -159,7 +159,7 @@ def _by_milliseconds(unit: int, factor: int, points: Numbers, milliseconds: Numb
 
 
 def _check_reach(unit: int, points: Numbers, moved_by: Numbers, factor: int) -> None:
-    """Raises `TableRuntimeError` where points in time, in nanoseconds, leave 64 bits. `unit`: nanoseconds of each."""
+    """Raise `TableRuntimeError` if results in nanoseconds overflow 64 bits. `unit`: the nanoseconds of each number."""
     if unit > 1:
         return
     wanted = points.astype(np.float64) + moved_by.astype(np.float64) * factor
@@ -167,15 +167,15 @@ def _check_reach(unit: int, points: Numbers, moved_by: Numbers, factor: int) -> 
         raise TableRuntimeError(FAR_NANOSECONDS)
 
 
-#: nanoseconds: the distance from 1970 to the ends of 1678 and 2261, less the error of a float
+#: nanoseconds between 1970 and the limits of 64 bits in 1677 and 2262, minus a float's rounding error
 _REACH: Final = float(2**63 - 2**12)
 
 
 def _scaled(operator: str, result: DataType) -> Kernel:
-    """An interval times a number, or divided by one; what is left of a millisecond or a month is dropped.
+    """Return the kernel that multiplies or divides an interval by a number, truncated to milliseconds or months.
 
-    A product with a whole number begins again at the other end where it leaves the interval, as in Flink. One with
-    another number, which Flink refuses, is an error there.
+    Multiplication by an integer wraps around on overflow, as in Flink. Multiplication by another number, which Flink
+    rejects, raises an error instead.
     """
     kind = arrow_type(result)
     stored = pa.int32() if kind.bit_width == 32 else pa.int64()

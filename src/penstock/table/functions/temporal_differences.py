@@ -1,4 +1,4 @@
-"""TIMESTAMPADD, TIMESTAMPDIFF and OVERLAPS: how far points in time are apart."""
+"""TIMESTAMPADD, TIMESTAMPDIFF and OVERLAPS: distances between temporal values."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ _NANOSECONDS: Final = {
     "FRAC_SECOND": 1_000,
     "NANOSECOND": 1,
 }
-#: digits of a fraction of a second that a point in time needs at least, once it is moved by the unit
+#: the least precision of a result that is moved by each unit
 _DIGITS: Final = {"MILLISECOND": 3, "MICROSECOND": 6, "FRAC_SECOND": 6, "NANOSECOND": 9}
 
 
@@ -73,7 +73,7 @@ def _point(call: Operands, index: int) -> DataType | None:
 
 
 def _compared(call: Operands, index: int) -> DataType | None:
-    """A moment is only compared with a moment."""
+    """Accept TIMESTAMP_LTZ only together with TIMESTAMP_LTZ."""
     if len({isinstance(one, LocalZonedTimestampType) for one in call.types[1:] if not isinstance(one, NullType)}) > 1:
         return None
     return _point(call, index)
@@ -101,7 +101,7 @@ def _bind_add(call: Call) -> Kernel:
     def moved(counts: Numbers, points: Numbers) -> Numbers:
         points = points * (before // after)
         if unit in _MONTHS:
-            if is_time:  # It is the same in each month.
+            if is_time:  # months do not move a time of day
                 return points + 0 * counts
             days, _ = days_and_nanos(points, after)
             return points + (add_months(days, counts * _MONTHS[unit]) - days) * (DAY_NS // after)
@@ -148,7 +148,7 @@ def _bind_difference(call: Call) -> Kernel:
 
 
 def _subtracted(call: Operands, index: int) -> DataType | None:
-    """One of two points in time of one type; NULL is of the other's."""
+    """Accept two temporal values of the same type; a NULL literal takes the other's type."""
     known = [one for one in call.types[:2] if isinstance(one, TIMES)]
     if not known or any(type(one) is not type(known[0]) for one in known):
         return None
@@ -190,7 +190,7 @@ def _bind_minus(call: Call) -> Kernel:
 
 
 def _period(call: Operands, index: int) -> DataType | None:
-    """A point in time, or as the second of a pair also how long the period is."""
+    """Accept a temporal value or, as the second of a pair, the length of the period."""
     found = call.types[index]
     points = [one for one in call.types if isinstance(one, TIMES)]
     common = common_type(points) if points else None
@@ -216,7 +216,7 @@ def _bind_overlaps(call: Call) -> Kernel:
 
 
 def _end(call: Call, index: int) -> Kernel:
-    """Where a period ends."""
+    """Return a kernel for the end of a period."""
     point, end = call.types[index : index + 2]
     if not isinstance(end, INTERVALS):
         return lambda start, found: found

@@ -1,4 +1,4 @@
-"""DATE_FORMAT, FROM_UNIXTIME and CONVERT_TZ: points in time as text by a pattern."""
+"""DATE_FORMAT, FROM_UNIXTIME and CONVERT_TZ: format temporal values with a pattern."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ from penstock.table.time_patterns.tokens import Dialect
 
 _DEFAULT: Final = "yyyy-MM-dd HH:mm:ss"
 _TEXT: Final = pa.string()
-#: makes what is written of a column
+#: extracts the fields to format from a column
 Show = Callable[[pa.Array], Shown]
 
 
 def _formatted(show: Show, dialect: Dialect) -> Kernel:
-    """The kernel of a column of points in time and one of patterns."""
+    """Return the kernel for a column of temporal values and a column of patterns."""
 
     def kernel(column: Datum, patterns: Datum) -> Datum:
         if isinstance(column, pa.Scalar) and isinstance(patterns, pa.Scalar):
@@ -72,7 +72,7 @@ def _by_pattern(column: pa.Array, pattern: str | None, show: Show, dialect: Dial
 
 
 def _show_point(data_type: DataType, zone: tzinfo) -> Show:
-    """What clocks show, in the session's zone where it is a moment."""
+    """Show local time; for TIMESTAMP_LTZ, in the session's time zone."""
     unit = unit_ns(data_type)
 
     def show(column: pa.Array) -> Shown:
@@ -86,7 +86,7 @@ def _show_point(data_type: DataType, zone: tzinfo) -> Show:
 
 
 def _show_moment(unit: str, zone: tzinfo) -> Show:
-    """Moments, together with the zone."""
+    """Show instants in a time zone, with its offset and name."""
     size = {"s": SECOND_NS, "ms": 1_000_000}[unit]
 
     def show(column: pa.Array) -> Shown:
@@ -129,7 +129,7 @@ def _from_unixtime(call: Call) -> Kernel:
     show = _show_moment("s", call.session.zone)
 
     def show_wrapped(column: pa.Array) -> Shown:
-        """Flink counts in milliseconds, which wrap."""
+        """Wrap on overflow of milliseconds, as Flink does."""
         wrapped = flat_values(column) * 1000 // 1000
         return show(with_validity_of(column, wrapped, pa.int64()))
 

@@ -1,4 +1,4 @@
-"""EXTRACT and the functions that are short for it: a part of a point in time or of an interval."""
+"""EXTRACT and its shorthand functions: a part of a temporal value or an interval."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from penstock.table.functions.type_rules import TIMES
 
 
 def _by_sign(years: Numbers, span: int) -> Numbers:
-    """Centuries and millennia, which begin with a year 1."""
+    """Return the century or millennium of years; each begins with a year 1."""
     return np.where(years > 0, (years + span - 1) // span, -((span - 1 - years) // span))
 
 
-#: of a day
+#: parts of a day number
 _OF_DAY: Final[dict[str, Callable[[Numbers], Numbers]]] = {
     "YEAR": moments.years_of,
     "ISOYEAR": moments.iso_year,
@@ -46,7 +46,7 @@ _OF_DAY: Final[dict[str, Callable[[Numbers], Numbers]]] = {
     "MILLENNIUM": lambda days: _by_sign(moments.years_of(days), 1000),
 }
 _HOUR_NS: Final = 3_600 * SECOND_NS
-#: of a time of day: nanoseconds in the unit, and in the next greater one
+#: parts of a time of day: nanoseconds in the unit and in the next larger one
 _OF_TIME: Final = {
     "HOUR": (_HOUR_NS, DAY_NS),
     "MINUTE": (60 * SECOND_NS, _HOUR_NS),
@@ -55,7 +55,7 @@ _OF_TIME: Final = {
     "MICROSECOND": (1_000, SECOND_NS),
     "NANOSECOND": (1, SECOND_NS),
 }
-#: of months: how many are in the unit, and in the next greater one
+#: parts of an interval of months: months in the unit and in the next larger one
 _OF_MONTHS: Final = {"MONTH": (1, 12), "YEAR": (12, 0), "DECADE": (120, 0), "CENTURY": (1200, 0)}
 _MILLENNIUM_MONTHS: Final = 12_000
 
@@ -86,7 +86,7 @@ def _extracted(call: Operands, index: int) -> DataType | None:
 
 
 def _whole(call: Operands, index: int, unit: str) -> DataType | None:
-    """The operand of YEAR, MONTH and so on."""
+    """Accept the operand of YEAR, MONTH and so on."""
     found = call.types[index]
     if isinstance(found, NullType):
         return TimestampType(3)
@@ -98,7 +98,7 @@ def _result(call: Operands) -> DataType:
 
 
 def _part(unit: str, found: DataType) -> Callable[[Numbers], Numbers]:
-    """The part of the numbers that a type is held as."""
+    """Return a function that extracts a part from a type's internal numbers."""
     if isinstance(found, YearMonthIntervalType):
         if unit == "QUARTER":
             return _quarter_of_months
@@ -119,12 +119,12 @@ def _part(unit: str, found: DataType) -> Callable[[Numbers], Numbers]:
 
 
 def _of_months(size: int, greater: int, months: Numbers) -> Numbers:
-    """Toward 0, as intervals may be negative."""
+    """Extract a part of months. Rounds towards 0, because intervals may be negative."""
     return toward_zero(np.fmod(months, greater) if greater else months, size)
 
 
 def _quarter_of_months(months: Numbers) -> Numbers:
-    """As Flink reckons: the months of an interval are counted like those of a date, the first of which is 1."""
+    """Return the quarter as Flink does: it treats an interval's months as those of a date, which start at 1."""
     return toward_zero(np.fmod(months, 12) - 1, 3) + 1
 
 

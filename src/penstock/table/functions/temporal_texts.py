@@ -1,6 +1,6 @@
-"""Points in time from texts: TO_DATE, TO_TIMESTAMP and UNIX_TIMESTAMP.
+"""TO_DATE, TO_TIMESTAMP and UNIX_TIMESTAMP: parse strings to temporal values.
 
-Texts of the usual form are read by Arrow, a column at once; others one by one, each distinct one once.
+Arrow parses strings in the usual form, a column at once. Others are parsed one by one, each distinct string once.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from penstock.table.time_patterns.tokens import UnusablePatternError
 _DEFAULT: Final = "yyyy-MM-dd HH:mm:ss"
 _DAY: Final = r"[1-9]\d{3}-\d{2}-\d{2}"
 _TIME: Final = r"\d{2}:\d{2}:\d{2}"
-#: the texts that Arrow reads as a pattern means them
+#: for each pattern, the strings that Arrow parses with the same result
 _SHAPES: Final = {
     "": rf"^{_DAY}( {_TIME}(\.\d{{1,6}})?)?$",
     "yyyy-MM-dd": rf"^{_DAY}$",
@@ -42,13 +42,13 @@ _SHAPES: Final = {
     f"{_DEFAULT}.SSS": rf"^{_DAY} {_TIME}\.\d{{3}}$",
     f"{_DEFAULT}.SSSSSS": rf"^{_DAY} {_TIME}\.\d{{6}}$",
 }
-#: what UNIX_TIMESTAMP gives for a text that it cannot read
+#: the result of UNIX_TIMESTAMP for a string that does not parse
 _UNREADABLE: Final = -(2**63)
 _MILLISECONDS: Final = LocalZonedTimestampType(3)
 
 
 def read_at_once(column: Datum, pattern: str, kind: pa.DataType) -> pa.Array | None:
-    """A column as timestamps of this Arrow type without a zone, or None where some text is not of the usual form."""
+    """Parse a column to Arrow timestamps without a zone. Returns None if any string is not in the usual form."""
     shape = _SHAPES.get(pattern)
     if shape is None or not isinstance(column, pa.Array):
         return None
@@ -58,7 +58,7 @@ def read_at_once(column: Datum, pattern: str, kind: pa.DataType) -> pa.Array | N
         if kind.unit != "ms":
             return column.cast(kind)
         precise = column.cast(pa.timestamp("us"))
-    except pa.ArrowInvalid:  # a day or a time that there is not
+    except pa.ArrowInvalid:  # a nonexistent day or time
         return None
     found = column_of_numbers(numbers_of(precise) // 1000, kind, (column,))
     assert isinstance(found, pa.Array)
@@ -69,7 +69,7 @@ def read_at_once(column: Datum, pattern: str, kind: pa.DataType) -> pa.Array | N
 
 
 def moments_of_text(zone: tzinfo) -> Kernel:
-    """The moments that texts mean in a zone by a pattern of SimpleDateFormat: milliseconds, NULL where they do not."""
+    """Return a kernel that parses strings in a zone by a SimpleDateFormat pattern, to TIMESTAMP_LTZ(3) or NULL."""
 
     def read(text: str, pattern: str) -> int | None:
         return simple_parser(pattern)(text, zone)
@@ -87,7 +87,7 @@ def moments_of_text(zone: tzinfo) -> Kernel:
 
 
 def _calendar_moments(clock: pa.Array, zone: tzinfo) -> Datum:
-    """Where clocks show a time twice it is the second one."""
+    """Convert local times to instants. An ambiguous time is the second of its two instants."""
     first = to_moments(clock, zone)
     if fixed_offset(zone) is not None:
         return first
@@ -127,7 +127,7 @@ _DIGITS: Final = re.compile(r"\d+", re.ASCII)
 
 
 def _date(text: str) -> int | None:
-    """Years, months and days between hyphens, of which the last may be missing; a time behind a blank is left away."""
+    """Parse year, month and day between hyphens. Month and day may be missing; text after a space is ignored."""
     if text.find(" ") > 0:
         text = text[: text.index(" ")]
     parts = [part.strip() for part in text.split("-", 2)]
@@ -162,9 +162,9 @@ def _to_date(call: Call) -> Kernel:
 
 
 def read_modern(text: str, pattern: str) -> int | None:
-    """What clocks show, by a pattern of DateTimeFormatter or else as SQL writes it; in nanoseconds since 1970.
+    """Parse a local time with a DateTimeFormatter pattern, or else in SQL's form, to nanoseconds since 1970.
 
-    None for an unusable pattern, too, as in Flink.
+    Also returns None for an unusable pattern, as in Flink.
     """
     try:
         found = modern_parser(pattern)(text)
@@ -174,7 +174,7 @@ def read_modern(text: str, pattern: str) -> int | None:
 
 
 def clocks_of_text(result: DataType, count: int) -> Kernel:
-    """What clocks show by texts, as a column of a type of TIMESTAMP; one operand, or a pattern as the second one."""
+    """Return a kernel that parses local times to a TIMESTAMP type. With `count` 2, the second operand is a pattern."""
     kind = arrow_type(result)
     read: Callable[..., int | None] = parse_default if count == 1 else read_modern
     slow = value_kernel(read, [STRING] * count, result)

@@ -1,4 +1,4 @@
-"""Functions that look at a whole text: its case, its length, its order, what is around it."""
+"""Functions of whole strings: case, trimming, length and order."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _WORD: Final = re.compile("[0-9A-Za-z]+")
 
 
 def _in_case(ascii_kernel: Callable[[Datum], Datum], function: Callable[[str], str]) -> Callable[[Call], Kernel]:
-    """A kernel of Arrow for texts of ASCII; others may change their length, so Python does them."""
+    """Use an Arrow kernel for ASCII columns. Other strings may change their length, so Python converts them."""
 
     def bind(call: Call) -> Kernel:
         general = value_kernel(function, call.types, call.result)
@@ -49,7 +49,7 @@ def _in_case(ascii_kernel: Callable[[Datum], Datum], function: Callable[[str], s
 
 
 def _with_initials(text: str) -> str:
-    """Each word of letters and digits of ASCII begins with a capital, and goes on in small letters."""
+    """Capitalize each word of ASCII letters and digits and lower-case the rest of it."""
     return _WORD.sub(lambda word: word[0].capitalize(), text)
 
 
@@ -63,7 +63,7 @@ _TRIMS: Final[dict[str, tuple[Callable[..., Datum], Callable[[str, str], str]]]]
 
 
 def _trim(side: str) -> Callable[[Call], Kernel]:
-    """Without the characters of the second operand on a side; blanks where it is left out."""
+    """Trim the characters of the second operand, or spaces by default, on a side."""
 
     def bind(call: Call) -> Kernel:
         fast, slow = _TRIMS[side]
@@ -78,7 +78,7 @@ def _trim(side: str) -> Callable[[Call], Kernel]:
 
 
 def _trim_sides(call: Call) -> Kernel:
-    """TRIM, with the sides as a word of SQL or, in the Table API, as two operands before the others."""
+    """TRIM. SQL passes the sides as a keyword, the Table API as two leading operands."""
     if isinstance(call.types[0], BooleanType):
         return value_kernel(_trim_by_flags, call.types, call.result)
     return _trim(call.options[0] if call.options else "BOTH")(call)
@@ -90,7 +90,7 @@ def _trim_by_flags(leading: bool, trailing: bool, characters: str, text: str) ->
 
 
 def _trim_type(call: Operands) -> DataType:
-    """As long as the text that is trimmed."""
+    """Return VARCHAR of the trimmed string's length."""
     text = call.types[3] if isinstance(call.types[0], BooleanType) else call.types[0]
     return VarCharType(max(getattr(text, "length", LENGTH_MAX), 1), call.any_nullable())
 

@@ -1,4 +1,4 @@
-"""Functions that make a text of others, or of parts of them."""
+"""Functions that build a string from others or from parts of them."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ def _join(*columns: Datum) -> Datum:
 
 
 def _join_with(separator: Datum, *columns: Datum) -> Datum:
-    """With a separator between those that are not NULL."""
+    """Join the strings that are not NULL with a separator."""
     if not columns:
         return pc.if_else(pc.is_null(separator), separator, "")
     return pc.binary_join_element_wise(*columns, separator, null_handling="skip")
 
 
 def _joined_type(call: Operands) -> DataType:
-    """As long as all texts together; CHAR where all are."""
+    """Return the type of a concatenation: the sum of the lengths, CHAR if all operands are."""
     lengths = [getattr(one, "length", LENGTH_MAX) for one in call.types]
     if sum(lengths) > LENGTH_MAX:
         return VarCharType(LENGTH_MAX, call.any_nullable())
@@ -85,7 +85,7 @@ def _replace(call: Call) -> Kernel:
 
 
 def _translate(text: str | None, before: str | None, after: str | None) -> str | None:
-    """Each character of one text becomes that of the other at the same place, or goes where there is none."""
+    """Replace each character of `before` by the one at its index in `after`, or remove it if `after` is too short."""
     if not text or not before:
         return text
     table: dict[int, str] = {}

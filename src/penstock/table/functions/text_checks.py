@@ -1,4 +1,4 @@
-"""Functions that say what the characters of a text are, and that turn characters into numbers and back."""
+"""Functions that test the characters of a string, or convert characters to numbers and back."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from penstock.table.functions.signatures import (
 )
 from penstock.table.functions.type_rules import is_text
 
-#: what Java reads as a number with a fraction
+#: a floating-point number in Java's syntax
 _NUMBER: Final = re.compile(
     r"[\0- ]*[+-]?(?:NaN|Infinity|(?:(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
     r"|0[xX](?:[0-9a-fA-F]+\.?|[0-9a-fA-F]*\.[0-9a-fA-F]+)[pP][+-]?\d+)[fFdD]?)[\0- ]*",
@@ -40,13 +40,13 @@ def _is_decimal_text(text: str | None) -> bool:
 
 
 def _is_whole(text: str) -> bool:
-    """Whether Java reads it as a whole number of 64 bits, in the digits of any script."""
+    """Return whether Java parses it as a 64-bit integer, in the digits of any script."""
     digits = text[1:] if text[:1] in ("+", "-") else text
     return digits.isdecimal() and -(2**63) <= int(text) < 2**63
 
 
 def _always(answer: bool) -> Kernel:
-    """The same answer for all values, NULL among them."""
+    """Return a kernel with the same answer for all values, including NULL."""
 
     def kernel(column: Datum) -> Datum:
         return pc.or_(pc.is_valid(column), pc.is_null(column)) if answer else pc.is_null(pc.is_null(column))
@@ -71,7 +71,7 @@ def _is_decimal(call: Call) -> Kernel:
 
 
 def _ascii(text: str) -> int:
-    """The first byte of UTF-8, as a number with a sign."""
+    """Return the first byte of the UTF-8 encoding as a signed number."""
     first = text[:1].encode()[:1]
     return int.from_bytes(first, "big", signed=True) if first else 0
 

@@ -45,7 +45,7 @@ _BITS: dict[type[DataType], int] = {
 
 
 def timestamp_text(nanoseconds: int) -> str:
-    """A point in time as Java shows it: seconds and fractions only where there are any."""
+    """Return a timestamp as Java prints it: omitting zero seconds and fractions."""
     days, rest = divmod(nanoseconds, DAY_NS)
     year, month, day = civil_from_days(days)
     seconds, fraction = divmod(rest, 1_000_000_000)
@@ -59,7 +59,7 @@ def timestamp_text(nanoseconds: int) -> str:
 
 
 def _argument(data_type: DataType) -> Callable[[Any], Argument]:
-    """Values of a type as the format sees them."""
+    """Return a function that converts values of a type to format arguments."""
     bits = _BITS.get(type(data_type))
     if bits is not None:
         return lambda value: Whole(value, bits)

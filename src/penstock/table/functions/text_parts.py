@@ -1,4 +1,4 @@
-"""Functions that take texts apart, and that look for parts in them."""
+"""Functions that split and search strings."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from penstock.table.functions.type_rules import BYTES, common_type
 
 
 def _part(text: str, start: int, length: int = LENGTH_MAX) -> str | None:
-    """From a place on, that from 1 on counts from the beginning and below 0 from the end."""
+    """Return the substring at a position, which counts from 1, or from the end if negative."""
     if length < 0:
         return None
     begin = start - 1 if start > 0 else len(text) + start if start < 0 else 0
@@ -80,7 +80,7 @@ def _right(call: Call) -> Kernel:
 
 
 def _find(text: str, part: str, begin: int) -> int:
-    """The place of a part, from 0 on, or -1. An empty one is always at the beginning."""
+    """Return the index of a part, counted from 0, or -1. An empty part is always at 0."""
     return text.find(part, max(begin, 0)) if part else 0
 
 
@@ -119,7 +119,7 @@ def _at_end(kernel: Callable[..., Datum], function: Callable[[Any, Any], bool]) 
 
 
 def _parts(text: str, separator: str) -> list[str]:
-    """The parts between separators; an empty text has none."""
+    """Split at a separator. An empty string has zero parts."""
     return text.split(separator) if text else []
 
 
@@ -128,7 +128,7 @@ def _split(text: str, separator: str) -> list[str]:
 
 
 def _by_whitespace(text: str) -> list[str]:
-    """The parts between single blanks or line ends."""
+    """Split at every whitespace character."""
     found = [""]
     for char in text:
         if char.isspace() and char not in "\x85\xa0\u2007\u202f":
@@ -139,7 +139,7 @@ def _by_whitespace(text: str) -> list[str]:
 
 
 def _part_at(text: str, separator: str | int, index: int) -> str | None:
-    """One of the parts, from 0 on. A number is the code of the character that separates."""
+    """Return a part by its index, counted from 0. A numeric separator is a character code."""
     if index < 0:
         return None
     if isinstance(separator, int):
@@ -150,7 +150,7 @@ def _part_at(text: str, separator: str | int, index: int) -> str | None:
 
 
 def part_kernel(index: int) -> Callable[[Datum], Datum]:
-    """Takes one of the parts."""
+    """Return a function that picks the part at an index from lists of parts."""
 
     def kernel(lists: Datum) -> Datum:
         places = pc.add(lists.offsets[:-1], pa.scalar(index, pa.int32()))
@@ -158,7 +158,7 @@ def part_kernel(index: int) -> Callable[[Datum], Datum]:
         found = lists.values.take(pc.if_else(is_there, places, pa.scalar(None, pa.int32())))
         if index:
             return found
-        # A text whose only part is empty is empty, and has no parts.
+        # A single empty part comes from an empty string, which has zero parts.
         is_empty = pc.and_(pc.equal(pc.list_value_length(lists), 1), pc.equal(found, ""))
         return pc.if_else(pc.fill_null(is_empty, False), pa.scalar(None, found.type), found)
 
@@ -181,7 +181,10 @@ def _split_index(call: Call) -> Kernel:
 
 
 def _up_to_count(text: Any, separator: Any, count: int) -> Any:
-    """What is before so many separators, or behind so many from the end on; all where there are fewer."""
+    """Return the part before the nth separator, or after it counted from the right if `count` is negative.
+
+    With fewer separators, return the whole string.
+    """
     if not text or not separator or not count:
         return text[:0]
     place = -1 if count > 0 else len(text)
@@ -193,7 +196,7 @@ def _up_to_count(text: Any, separator: Any, count: int) -> Any:
 
 
 def _find_before(text: Any, part: Any, place: int) -> int:
-    """The last place before another at which a part begins, or -1."""
+    """Return the last index of a part before another index, or -1."""
     return int(text.rfind(part, 0, place - 1 + len(part))) if place > 0 else -1
 
 
@@ -209,7 +212,7 @@ def _to_map(text: str, pairs: str = ",", values: str = "=") -> list[tuple[str, s
 
 
 def _index(call: Operands, index: int) -> DataType | None:
-    """A whole number that, where it is constant, is not below 0."""
+    """Accept an integer. Raises `ValidationError` if it is a negative constant."""
     found, value = call.types[index], call.value(index)
     if isinstance(value, int) and value < 0:
         raise ValidationError(f"Index must be an integer starting from '0', but was '{value}'.")
@@ -243,7 +246,7 @@ def _define(
 
 
 def _as_first(call: Operands) -> DataType:
-    """STRING for a text and BYTES for bytes, with NULL where an operand has it."""
+    """Return STRING for strings and BYTES for bytes, nullable if any operand is."""
     return returns(BYTES_TYPE if isinstance(call.types[0], BYTES) else STRING)(call)
 
 

@@ -1,4 +1,4 @@
-"""Functions that only the planner gives a meaning: processing time, and how far event time has come."""
+"""Functions of time attributes: processing time and watermarks."""
 
 from __future__ import annotations
 

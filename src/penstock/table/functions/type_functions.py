@@ -24,7 +24,7 @@ from penstock.table.functions.signatures import ANY, BOOLEAN, STRING, literal, r
 
 
 def full_text(found: DataType) -> str | None:
-    """A type in the words of standard SQL, from which it can be read again; None for the type of NULL alone."""
+    """Return a type in standard SQL syntax, which can be parsed again; None for the type of a bare NULL."""
     inner = _inner(found)
     return inner if inner is None or found.is_nullable else f"{inner} NOT NULL"
 

@@ -1,4 +1,4 @@
-"""Flink's rules for types: what several have in common, what is cast without being asked, what decimals become."""
+"""Flink's type rules: common types, implicit casts, and the types of decimal arithmetic."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from penstock.table.data.logical_types import (
 )
 
 INTEGERS: Final[tuple[type[DataType], ...]] = (TinyIntType, SmallIntType, IntType, BigIntType)
-#: digits of a whole number, when it becomes a decimal
+#: the decimal precision of each integer type
 DIGITS: Final = {TinyIntType: 3, SmallIntType: 5, IntType: 10, BigIntType: 19}
 MIN_ADJUSTED_SCALE: Final = 6
 TEXTS: Final = (CharType, VarCharType)
@@ -47,26 +47,26 @@ TIMES: Final = (DateType, TimeType, TimestampType, LocalZonedTimestampType)
 APPROXIMATE: Final = (FloatType, DoubleType)
 INTERVALS: Final = (YearMonthIntervalType, DayTimeIntervalType)
 
-#: the common type of several types, or None
+#: returns the common type of several types, or None
 TypeRule = Callable[[Sequence[DataType]], DataType | None]
-#: merges the types of two numbers, in their order
+#: merges two numeric types, whose order may matter
 NumberRule = Callable[[NumericType, NumericType], NumericType]
 
 
 def is_text(found: DataType) -> bool:
-    """Whether it is CHAR, VARCHAR or STRING."""
+    """Return whether a type is CHAR, VARCHAR or STRING."""
     return isinstance(found, TEXTS)
 
 
 def as_decimal(found: DataType) -> DecimalType:
-    """The decimal that holds all values of an exact number."""
+    """Return the decimal type that holds all values of an exact numeric type."""
     if isinstance(found, DecimalType):
         return found
     return DecimalType(DIGITS[type(found)], 0, found.is_nullable)  # type: ignore[index]
 
 
 def adjusted_decimal(precision: int, scale: int) -> DecimalType:
-    """A decimal of at most 38 digits: where there are too many, fractions go first, down to 6 of them."""
+    """Return a decimal type of at most 38 digits. Excess digits are taken from the fraction, down to 6."""
     if precision <= PRECISION_MAX:
         return DecimalType(precision, scale)
     whole = precision - scale
@@ -74,31 +74,31 @@ def adjusted_decimal(precision: int, scale: int) -> DecimalType:
 
 
 def sum_of_decimals(one: DecimalType, other: DecimalType) -> DecimalType:
-    """The type of `+` and `-`."""
+    """Return the result type of `+` and `-`."""
     scale = max(one.scale, other.scale)
     whole = max(one.precision - one.scale, other.precision - other.scale)
     return adjusted_decimal(whole + scale + 1, scale)
 
 
 def product_of_decimals(one: DecimalType, other: DecimalType) -> DecimalType:
-    """The type of `*`."""
+    """Return the result type of `*`."""
     return adjusted_decimal(one.precision + other.precision + 1, one.scale + other.scale)
 
 
 def quotient_of_decimals(one: DecimalType, other: DecimalType) -> DecimalType:
-    """The type of `/`."""
+    """Return the result type of `/`."""
     scale = max(MIN_ADJUSTED_SCALE, one.scale + other.precision + 1)
     return adjusted_decimal(one.precision - one.scale + other.scale + scale, scale)
 
 
 def remainder_of_decimals(one: DecimalType, other: DecimalType) -> DecimalType:
-    """The type of MOD."""
+    """Return the result type of MOD."""
     scale = max(one.scale, other.scale)
     return adjusted_decimal(min(one.precision - one.scale, other.precision - other.scale) + scale, scale)
 
 
 def rounded_decimal(one: DecimalType, digits: int) -> DecimalType:
-    """The type of ROUND to so many digits of a fraction."""
+    """Return the result type of ROUND to `digits` decimal places."""
     if digits >= one.scale:
         return DecimalType(one.precision, one.scale)
     whole = 1 + one.precision - one.scale
@@ -106,18 +106,18 @@ def rounded_decimal(one: DecimalType, digits: int) -> DecimalType:
 
 
 def common_type(types: Sequence[DataType]) -> DataType | None:
-    """The least type that holds the values of all of these, or None; with NULL where one of them has it.
+    """Return the smallest type that holds the values of all types, nullable if any is. None if it does not exist.
 
-    Flink's functions (COALESCE, GREATEST, ARRAY_CONCAT, …) use this rule. Numbers merge as `merged_number` says.
+    Flink's functions (COALESCE, GREATEST, ARRAY_CONCAT, …) use this rule. Numbers merge by `merged_number`.
     """
     return _merged(types, merged_number)
 
 
 def least_restrictive(types: Sequence[DataType]) -> DataType | None:
-    """As `common_type`, by the rules of operators, CASE, IF, ARRAY and MAP, which differ for some pairs.
+    """Like `common_type`, by the rules of operators, CASE, IF, ARRAY and MAP, which differ for some pairs.
 
-    Of FLOAT and DOUBLE the first one counts, a date has nothing in common with a timestamp, and a timestamp with the
-    session's time zone and one without are the first of both, or that without where they have other digits.
+    Of FLOAT and DOUBLE the first wins. A date and a timestamp have no common type. Of TIMESTAMP and TIMESTAMP_LTZ the
+    first wins, or TIMESTAMP if their precisions differ.
     """
     known = [one for one in types if not isinstance(one, NullType)]
     if mixes_dates(known):
@@ -133,27 +133,27 @@ def least_restrictive(types: Sequence[DataType]) -> DataType | None:
 
 
 def type_of_rows(types: Sequence[DataType]) -> DataType | None:
-    """The type of a column of VALUES, UNION, INTERSECT and EXCEPT: numbers by the rule of operators."""
+    """Return the type of a column of VALUES, UNION, INTERSECT or EXCEPT. Numbers merge by the rule of operators."""
     return _merged(types, first_number)
 
 
 def equality_type(types: Sequence[DataType]) -> DataType | None:
-    """The common type for `=`, `<>` and IN.
+    """Return the common type for `=`, `<>` and IN.
 
-    FLOAT beside DOUBLE is compared in the type of the first operand. The fields of two rows are compared in the type
-    that holds the values of both.
+    FLOAT and DOUBLE are compared in the type of the first operand, but fields of rows in the type that holds the values
+    of both.
     """
     has_rows = any(type(one) is RowType for one in types)
     return _merged(types, wider_number if has_rows else first_number)
 
 
 def order_type(types: Sequence[DataType]) -> DataType | None:
-    """The common type for `<`, `<=`, `>`, `>=`, BETWEEN and IS DISTINCT FROM: nothing is rounded."""
+    """Return the common type for `<`, `<=`, `>`, `>=`, BETWEEN and IS DISTINCT FROM. It never rounds."""
     return _merged(types, wider_number)
 
 
 def first_number(one: NumericType, other: NumericType) -> NumericType:
-    """Of FLOAT and DOUBLE the first one; DOUBLE where either meets a DECIMAL."""
+    """Return the first of FLOAT and DOUBLE, but DOUBLE if either meets a DECIMAL."""
     if isinstance(one, APPROXIMATE) and isinstance(other, APPROXIMATE):
         return one
     if isinstance(one, APPROXIMATE) or isinstance(other, APPROXIMATE):
@@ -163,7 +163,7 @@ def first_number(one: NumericType, other: NumericType) -> NumericType:
 
 
 def wider_number(one: NumericType, other: NumericType) -> NumericType:
-    """DOUBLE where FLOAT meets DOUBLE or DECIMAL."""
+    """Return the wider numeric type: DOUBLE if FLOAT meets DOUBLE or DECIMAL."""
     both = (one, other)
     has_float = any(isinstance(found, FloatType) for found in both)
     if any(isinstance(found, DoubleType) for found in both):
@@ -174,7 +174,7 @@ def wider_number(one: NumericType, other: NumericType) -> NumericType:
 
 
 def merged_number(one: NumericType, other: NumericType) -> NumericType:
-    """As `wider_number`, but FLOAT where a FLOAT follows a DECIMAL: Flink's functions depend on the order here."""
+    """Like `wider_number`, but FLOAT if a FLOAT follows a DECIMAL: Flink's functions depend on the order here."""
     if isinstance(one, DecimalType) and isinstance(other, FloatType):
         return FloatType()
     return wider_number(one, other)
@@ -202,7 +202,7 @@ def _merged(types: Sequence[DataType], number: NumberRule) -> DataType | None:
 
 
 def mixes_dates(types: Sequence[DataType]) -> bool:
-    """Whether there are dates and timestamps, which operators do not take together."""
+    """Return whether types include both dates and timestamps, which operators do not combine."""
     has_date = any(isinstance(one, DateType) for one in types)
     return has_date and any(isinstance(one, TimestampType | LocalZonedTimestampType) for one in types)
 
@@ -268,7 +268,7 @@ def _wider(one: IntervalResolution, other: IntervalResolution) -> IntervalResolu
 
 
 def can_cast_implicitly(found: DataType, to: DataType) -> bool:
-    """Whether an operand of one type is taken where another is asked for, without a cast that is written."""
+    """Return whether an operand of one type is accepted where another is required, without an explicit cast."""
     if isinstance(found, NullType) or found.not_null() == to.not_null():
         return True
     if isinstance(found, NumericType) and isinstance(to, NumericType):

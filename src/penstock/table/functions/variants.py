@@ -1,4 +1,4 @@
-"""VARIANT: values that say themselves what they are, read from JSON."""
+"""VARIANT: self-describing values, parsed from JSON."""
 
 from __future__ import annotations
 
@@ -48,10 +48,11 @@ _BITS: Final[dict[type[DataType], int]] = {TinyIntType: 8, SmallIntType: 16, Int
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Variant:
-    """A value of the type VARIANT.
+    """A value of type VARIANT.
 
-    `value` is None, a boolean, a number (`int`, `Decimal` or `float`), a text, bytes, a list or a dictionary of such.
-    Variants are equal as in `penstock.state.equality`: NaN equals NaN, and objects may have their keys in any order.
+    `value` is None, a boolean, a number (`int`, `Decimal` or `float`), a string, bytes, or a list or dictionary of
+    these. Variants are equal as in `penstock.state.equality`: NaN equals NaN, and the order of an object's keys does
+    not matter.
     """
 
     value: Any
@@ -64,9 +65,9 @@ class Variant:
 
     @classmethod
     def of_json(cls, text: str, keeps_last: bool = False) -> Variant:
-        """The value that a text of JSON means. Raises `TableRuntimeError` where it means none.
+        """Parse JSON. Raises `TableRuntimeError` if it is invalid.
 
-        With `keeps_last`, the last one counts of keys that come twice; else they are an error.
+        With `keeps_last`, the last of several equal keys wins; otherwise they are an error.
         """
         try:
             return cls(_normal(read_json(text, _READERS[keeps_last])))
@@ -74,13 +75,13 @@ class Variant:
             raise TableRuntimeError(f"Failed to parse json string: {text}, {error}") from error
 
     def json(self) -> str:
-        """The text of JSON."""
+        """Return the value as JSON."""
         return _text(self.value)
 
     def item(self, key: int | str) -> Variant | None:
-        """An element by its index from 1 on, or what an object has for a key; None where there is none.
+        """Return an array element by its index, counted from 1, or an object's value by its key; None if missing.
 
-        Raises `TableRuntimeError` where it is no array, or no object.
+        Raises `TableRuntimeError` unless the value is an array, for an index, or an object, for a key.
         """
         if isinstance(key, int):
             if not isinstance(self.value, list):
@@ -95,7 +96,7 @@ class Variant:
 
 
 def _canonical(value: Any) -> Any:
-    """A value within a variant as a dictionary key. For Python, but not for a variant, True is 1."""
+    """Return a nested value as a dictionary key. In Python, but not in a variant, True equals 1."""
     if isinstance(value, dict):
         return frozenset((key, _canonical(item)) for key, item in value.items())
     if isinstance(value, list):
@@ -109,7 +110,7 @@ _READERS: Final = {keeps_last: reader(keeps_last) for keeps_last in (False, True
 
 
 def _normal(value: Any) -> Any:
-    """Keys in order, and numbers in the smallest kind that holds them."""
+    """Sort keys and convert numbers to the smallest type that holds them."""
     if isinstance(value, dict):
         return {key: _normal(value[key]) for key in sorted(value, key=key_order)}
     if isinstance(value, list):
@@ -138,7 +139,7 @@ def _text(value: Any) -> str:
 
 
 def _plain(number: Decimal) -> str:
-    """A decimal without an exponent, and without zeros at its end."""
+    """Return a decimal without an exponent and without trailing zeros."""
     text = f"{number if number else number.copy_abs():f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
 
@@ -147,14 +148,14 @@ def _plain(number: Decimal) -> str:
 
 
 def variant_item(value: Variant | None, key: int | str | None) -> Variant | None:
-    """What ITEM gives: `value[key]`. See `Variant.item`."""
+    """Evaluate ITEM: `value[key]`. See `Variant.item`."""
     return None if value is None or key is None else value.item(key)
 
 
 def variant_cast(value: Variant | None, data_type: DataType) -> Any:
-    """A variant as a value of a type of single values. Raises `TableRuntimeError` where that would change it.
+    """Cast a variant to a scalar type. Raises `TableRuntimeError` if that would change the value.
 
-    As text a variant is its JSON. The null of JSON becomes NULL.
+    Cast to a string, a variant is its JSON. JSON's null becomes NULL.
     """
     if value is None or isinstance(data_type, VariantType):
         return value

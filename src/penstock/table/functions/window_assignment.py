@@ -1,4 +1,4 @@
-"""In which windows points in time are: those of TUMBLE, HOP and CUMULATE, all in ms."""
+"""Assigns rows to the windows of TUMBLE, HOP and CUMULATE. All times are in ms."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
-#: for each row and window the number of the row, None where each row has one window; starts and ends of the windows
+#: for each row and window: the row number (None if each row has one window), the start and the end of the window
 Assigned = tuple[Any, Any, Any]
 
 
@@ -30,7 +30,7 @@ def _hop(times: Any, sizes: Sequence[int], offset: int) -> Assigned:
 
 
 def _in_order(rows: list[Any], starts: list[Any], size: int) -> Assigned:
-    """The windows of each row one after another, the earliest first."""
+    """Sort windows by row, and then by start."""
     all_rows, all_starts = np.concatenate(rows), np.concatenate(starts)
     order = np.lexsort((all_starts, all_rows))
     return all_rows[order], all_starts[order], all_starts[order] + size
@@ -46,7 +46,7 @@ def _cumulate(times: Any, sizes: Sequence[int], offset: int) -> Assigned:
     return rows, start[rows], first[rows] + within * step
 
 
-#: how each function assigns windows: of times, sizes as the function has them, and the offset
+#: assigns windows by function: from times, the function's sizes, and the offset
 ASSIGN: Final[dict[str, Callable[[Any, Sequence[int], int], Assigned]]] = {
     "TUMBLE": _tumble,
     "HOP": _hop,

@@ -1,1 +1,1 @@
-"""What an expression of the Table API offers, in files by subject. Each method makes a node of SQL's syntax."""
+"""The methods of Table API expressions, in modules by subject. Each method builds an SQL syntax node."""

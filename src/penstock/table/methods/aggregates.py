@@ -1,4 +1,4 @@
-"""Aggregates, windows of aggregates, and what there is to know of a window that rows are grouped by."""
+"""Aggregates, over windows, and properties of group windows."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from penstock.table.data.errors import ValidationError
 from penstock.table.methods.operand import Operand, Unary, node_of
 from penstock.table.sql import syntax
 
-#: names of the calls that stand for a part of a window until the window is known, and the columns that they become
+#: placeholder calls for window properties, used until the window is known, and the columns that replace them
 WINDOW_PARTS: Final = {
     "$START": "window_start",
     "$END": "window_end",
@@ -19,7 +19,7 @@ WINDOW_PARTS: Final = {
 
 
 class Aggregates(Operand):
-    """Values of many rows."""
+    """Aggregate methods."""
 
     count = Unary("COUNT", "How many rows have a value that is not NULL.")
     sum = Unary("SUM", "The sum, or NULL for no value.")
@@ -37,22 +37,22 @@ class Aggregates(Operand):
     array_agg = Unary("ARRAY_AGG", "An array of all values.")
 
     def list_agg(self, separator: object | None = None) -> Self:
-        """All texts with a separator in between, which is a comma unless it is given."""
+        """Concatenate all strings with a separator, by default a comma."""
         return self._called("LISTAGG", separator)
 
     def percentile(self, percentage: object, frequency: object | None = None) -> Self:
-        """The value below which a share of all values lies, from 0 to 1; `frequency`: how often each value counts."""
+        """Return the percentile at a percentage from 0 to 1. `frequency`: how often each value counts."""
         return self._called("PERCENTILE", percentage, frequency)
 
     @property
     def distinct(self) -> Self:
-        """The aggregate over distinct values alone: `col("a").sum.distinct`."""
+        """The aggregate over distinct values only: `col("a").sum.distinct`."""
         if not isinstance(self._node, syntax.Call):
             raise ValidationError(f"distinct belongs to an aggregate, such as {self}.count.distinct")
         return self._new(replace(self._node, is_distinct=True))
 
     def over(self, alias: object) -> Self:
-        """The aggregate over a window of `over_window`, by the name of the window."""
+        """Compute the aggregate over a window of `over_window`, given by its name."""
         name = node_of(alias)
         if not isinstance(name, syntax.Reference):
             raise ValidationError(f'over takes the name of a window, as col("w"), and not {alias}')

@@ -1,4 +1,4 @@
-"""Encodings, digests, addresses and URLs."""
+"""Encodings, digests, IP addresses and URLs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from penstock.table.methods.operand import Operand, Unary
 
 
 class Encodings(Operand):
-    """Other forms of texts and bytes."""
+    """Methods that encode and decode strings and bytes."""
 
     from_base64 = Unary("FROM_BASE64", "The text that another one in base64 stands for.")
     to_base64 = Unary("TO_BASE64", "The text in base64.")
@@ -20,33 +20,33 @@ class Encodings(Operand):
     sha512 = Unary("SHA512", "The SHA-512 digest, in 128 hexadecimal digits.")
 
     def sha2(self, hash_length: object) -> Self:
-        """A digest of the SHA-2 family of 224, 256, 384 or 512 bits, in hexadecimal digits."""
+        """Return an SHA-2 digest of 224, 256, 384 or 512 bits, in hexadecimal digits."""
         return self._called("SHA2", hash_length)
 
     def encode(self, charset: object) -> Self:
-        """The text as bytes in a charset such as UTF-8."""
+        """Encode the string to bytes in a charset such as UTF-8."""
         return self._called("ENCODE", charset)
 
     def decode(self, charset: object) -> Self:
-        """The bytes as text in a charset such as UTF-8."""
+        """Decode the bytes to a string in a charset such as UTF-8."""
         return self._called("DECODE", charset)
 
     def inet_aton(self) -> Self:
-        """An IPv4 address as a number."""
+        """Convert an IPv4 address to a number."""
         return self._called("INET_ATON")
 
     def inet_ntoa(self) -> Self:
-        """A number as an IPv4 address."""
+        """Convert a number to an IPv4 address."""
         return self._called("INET_NTOA")
 
     def url_encode(self) -> Self:
-        """The text as a part of a URL."""
+        """Encode the string for a URL."""
         return self._called("URL_ENCODE")
 
     def url_decode(self) -> Self:
-        """The text that a part of a URL stands for."""
+        """Decode a URL-encoded string."""
         return self._called("URL_DECODE")
 
     def parse_url(self, part_to_extract: object, key: object | None = None) -> Self:
-        """A part of a URL, such as HOST, PATH or QUERY; of QUERY, the value of a key."""
+        """Extract a part of a URL, such as HOST, PATH or QUERY; with QUERY, optionally the value of a key."""
         return self._called("PARSE_URL", part_to_extract, key)

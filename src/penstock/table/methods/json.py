@@ -1,4 +1,4 @@
-"""JSON in texts."""
+"""JSON strings."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _STRING: Final = VarCharType(LENGTH_MAX)
 
 
 class Json(Operand):
-    """What there is for JSON. Paths are those of SQL: `$.name`, `$[0]`."""
+    """JSON methods. Paths have SQL's syntax: `$.name`, `$[0]`."""
 
     def is_json(self, json_type: JsonType | None = None) -> Self:
-        """Whether the text is JSON, or JSON of a kind."""
+        """Return whether the string is JSON, optionally of a given type."""
         return self._operated("IS JSON" if json_type is None else f"IS JSON {json_type.value}")
 
     def json_exists(self, path: object, on_error: JsonExistsOnError | None = None) -> Self:
-        """Whether a path finds something. A path that fails counts as FALSE unless it is said otherwise."""
+        """Return whether a path finds a value. By default, FALSE if the path fails."""
         options = () if on_error is None else (f"{on_error.value} ON ERROR",)
         return self._called("JSON_EXISTS", path, options=options)
 
@@ -39,7 +39,7 @@ class Json(Operand):
         on_error: JsonValueOnEmptyOrError = JsonValueOnEmptyOrError.NULL,
         default_on_error: object = None,
     ) -> Self:
-        """The single value that a path finds. Defaults need DEFAULT for where there is nothing, or an error."""
+        """Return the single value that a path finds. Defaults require DEFAULT as the behaviour on empty or error."""
         operands = [path]
         events = ((on_empty, default_on_empty, "EMPTY"), (on_error, default_on_error, "ERROR"))
         for behaviour, default, event in events:
@@ -59,14 +59,14 @@ class Json(Operand):
         on_empty: JsonQueryOnEmptyOrError = JsonQueryOnEmptyOrError.NULL,
         on_error: JsonQueryOnEmptyOrError = JsonQueryOnEmptyOrError.NULL,
     ) -> Self:
-        """The object or array that a path finds, as JSON."""
+        """Return the object or array that a path finds, as JSON."""
         options = (wrapping_behavior.value, f"{on_empty.value} ON EMPTY", f"{on_error.value} ON ERROR")
         return self._called("JSON_QUERY", path, options=options)
 
     def json_quote(self) -> Self:
-        """The text as a string of JSON, in quotes."""
+        """Quote the string as a JSON string."""
         return self._called("JSON_QUOTE")
 
     def json_unquote(self) -> Self:
-        """The text that a string of JSON stands for."""
+        """Return the value of a JSON string."""
         return self._called("JSON_UNQUOTE")

@@ -1,4 +1,4 @@
-"""Values of Python as literals of SQL."""
+"""Converts Python values to SQL literals."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ from penstock.table.sql import syntax
 
 
 def literal_of(value: object, data_type: DataType | None = None) -> syntax.Expression:
-    """A value as a literal, of the type that it is given, else of the one that follows from it.
+    """Return a value as a literal of the given type, or of the type inferred from the value.
 
-    Raises `WrongTypeError` for a value that is no literal, and `ValidationError` for one that the type does not take.
+    Raises `WrongTypeError` if the value cannot be a literal, and `ValidationError` if the type does not accept it.
     """
     if value is None:
         return syntax.NullLiteral() if data_type is None else syntax.TypedLiteral(None, data_type.nullable())
@@ -114,7 +114,7 @@ def _map(value: Mapping[Any, Any]) -> syntax.Expression:
     return syntax.Collection("MAP", tuple(literal_of(one) for pair in value.items() for one in pair))
 
 
-#: classes of values, how a literal is made of one, and the types that take it; a bool is an int, and so comes first
+#: Python types, their converters, and the SQL types that accept them; bool comes first because it is a subclass of int
 _LITERALS: Final[tuple[tuple[Any, Callable[[Any], syntax.Expression], tuple[type[DataType], ...]], ...]] = (
     (bool, syntax.BooleanLiteral, (BooleanType,)),
     (int, _whole_number, (NumericType,)),

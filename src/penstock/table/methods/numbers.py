@@ -10,7 +10,7 @@ from penstock.table.sql import syntax
 
 
 class Numbers(Operand):
-    """What there is for numbers."""
+    """Numeric methods."""
 
     abs = Unary("ABS", "The number without its sign.")
     exp = Unary("EXP", "e to the power of the number.")
@@ -36,23 +36,23 @@ class Numbers(Operand):
     unhex = Unary("UNHEX", "The bytes that a text of hexadecimal digits stands for.")
 
     def log(self, base: object | None = None) -> Self:
-        """The logarithm to a base, which is e unless it is given."""
+        """Return the logarithm to a base, by default e."""
         return self._called("LOG") if base is None else self._new(node_of(base))._called("LOG", self)
 
     def round(self, places: object) -> Self:
-        """The number with so many decimal places."""
+        """Round to `places` decimal places."""
         return self._called("ROUND", places)
 
     def truncate(self, n: object = 0) -> Self:
-        """The number cut to `n` decimal places, 0 unless they are given."""
+        """Truncate to `n` decimal places."""
         return self._called("TRUNCATE", n)
 
     def floor(self, time_interval_unit: TimeIntervalUnit | None = None) -> Self:
-        """The greatest whole number up to it; with a unit, the beginning of the unit in which a point in time lies."""
+        """Round down to an integer, or a temporal value to the start of its unit."""
         return self._called("FLOOR", _unit(time_interval_unit))
 
     def ceil(self, time_interval_unit: TimeIntervalUnit | None = None) -> Self:
-        """The least whole number from it on; with a unit, the end of the unit in which a point in time lies."""
+        """Round up to an integer, or a temporal value to the end of its unit."""
         return self._called("CEIL", _unit(time_interval_unit))
 
 

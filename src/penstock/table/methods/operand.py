@@ -1,4 +1,4 @@
-"""What all expressions of the Table API have: a node of SQL's syntax, and how it is called and ordered."""
+"""The base of all Table API expressions: an SQL syntax node with its column names and sort order."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ OperandT = TypeVar("OperandT", bound="Operand")
 
 
 class Operand:
-    """A node of SQL's syntax.
+    """An SQL syntax node.
 
-    `names`: what the column is called, if it is; `is_descending`: how it is ordered by, if it says so.
+    `names`: the column names, if any; `is_descending`: the sort order, if any.
     """
 
     def __init__(self, node: syntax.Expression, names: tuple[str, ...] = (), is_descending: bool | None = None) -> None:
@@ -26,16 +26,16 @@ class Operand:
         return type(self)(node)
 
     def _called(self, name: str, *others: object, **more: Any) -> Self:
-        """A call of a function of SQL on the expression and further operands; those that are None are not there."""
+        """Call an SQL function on the expression and further operands. Operands that are None are omitted."""
         given = (one for one in others if one is not None)
         return self._new(call_of(name, self, *given, **more))
 
     def _operated(self, operator: str, *others: object) -> Self:
-        """An operator of SQL between the expression and others."""
+        """Apply an SQL operator to the expression and others."""
         return self._new(syntax.Call(operator, (self._node, *map(node_of, others))))
 
     def _chained(self, operator: str, other: object) -> Self:
-        """AND or OR of the expression and another one. Where it is a chain of them already, the chain gets longer."""
+        """Combine two expressions with AND or OR. An existing chain of the same operator is extended."""
         node = self._node
         is_chain = isinstance(node, syntax.Call) and node.name == operator and not node.path
         before = node.operands if is_chain and isinstance(node, syntax.Call) else (node,)
@@ -50,7 +50,7 @@ class Operand:
 
 
 class Derived(property):
-    """A property of expressions that gives another expression."""
+    """A property of expressions that returns another expression."""
 
     def __init__(self, make: Callable[[Operand], Operand], text: str) -> None:
         super().__init__(make)
@@ -66,24 +66,24 @@ class Derived(property):
 
 
 class Unary(Derived):
-    """A property that calls a function of SQL on the expression alone."""
+    """A property that calls an SQL function on the expression alone."""
 
     def __init__(self, name: str, text: str) -> None:
         super().__init__(lambda operand: operand._called(name), text)
 
 
 class Test(Derived):
-    """A property that puts an operator after the expression, such as IS NULL."""
+    """A property that applies a postfix operator such as IS NULL."""
 
     def __init__(self, name: str, text: str) -> None:
         super().__init__(lambda operand: operand._operated(name), text)
 
 
 def node_of(value: object) -> syntax.Expression:
-    """The node of an expression, or a value of Python as a literal."""
+    """Return the node of an expression, or a Python value as a literal."""
     return value._node if isinstance(value, Operand) else literal_of(value)
 
 
 def call_of(name: str, *operands: object, **more: Any) -> syntax.Call:
-    """A call of a function of SQL. `more`: what else the node has, such as `options`."""
+    """Create a call of an SQL function. `more`: further fields of the node, such as `options`."""
     return syntax.Call(name, tuple(map(node_of, operands)), (name,), **more)

@@ -1,4 +1,4 @@
-"""Operators of Python, comparisons, logic, NULL and casts."""
+"""Python's operators, comparisons, logic, NULL and casts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from penstock.table.sql import syntax
 
 
 class Operators(Operand):
-    """Operators of Python stand for those of SQL: `&` for AND, `|` for OR, `~` for NOT."""
+    """Python's operators, mapped to SQL's: `&` is AND, `|` is OR, `~` is NOT."""
 
     def _reversed(self, operator: str, left: object) -> Self:
         return self._new(syntax.Call(operator, (literal_of(left), self._node)))
@@ -110,25 +110,25 @@ class Operators(Operand):
     is_not_false = Test("IS NOT FALSE", "Whether it is true or NULL.")
 
     def if_null(self, null_replacement: object) -> Self:
-        """The value, or the replacement where it is NULL."""
+        """Return the value, or a replacement if it is NULL."""
         return self._called("IFNULL", null_replacement)
 
     def then(self, if_true: object, if_false: object) -> Self:
-        """The first value where the condition is true, else the second one."""
+        """Return the first value if the condition is true, otherwise the second."""
         return self._new(syntax.Case(None, ((self._node, node_of(if_true)),), node_of(if_false)))
 
     # --- one of several ----------------------------------------------------------------------------------------------
 
     def between(self, lower_bound: object, upper_bound: object) -> Self:
-        """Whether it is at least the lower bound and at most the upper one."""
+        """Return whether the value is between two bounds (inclusive)."""
         return self._new(syntax.Between(self._node, node_of(lower_bound), node_of(upper_bound)))
 
     def not_between(self, lower_bound: object, upper_bound: object) -> Self:
-        """Whether it is less than the lower bound or greater than the upper one."""
+        """Return whether the value is less than the lower bound or greater than the upper one."""
         return self._new(syntax.Between(self._node, node_of(lower_bound), node_of(upper_bound), is_negated=True))
 
     def in_(self, first_element_or_table: object, *remaining_elements: object) -> Self:
-        """Whether it is one of these values, or of those in a table of one column."""
+        """Return whether the value is one of these elements, or in a table of one column."""
         query = _query_of(first_element_or_table)
         if query is None:
             among = (first_element_or_table, *remaining_elements)
@@ -140,15 +140,15 @@ class Operators(Operand):
     # --- types -------------------------------------------------------------------------------------------------------
 
     def cast(self, data_type: DataType) -> Self:
-        """The value as another type. A value that cannot be cast makes the job fail."""
+        """Cast to another type. A value that cannot be cast fails the job."""
         return self._new(syntax.Cast(self._node, data_type))
 
     def try_cast(self, data_type: DataType) -> Self:
-        """The value as another type, or NULL where it cannot be cast."""
+        """Cast to another type, or to NULL if the value cannot be cast."""
         return self._new(syntax.Cast(self._node, data_type, is_try=True))
 
 
 def _query_of(value: object) -> syntax.Query | None:
-    """The query that a table stands for, and None for what is no table."""
+    """Return the query of a table, or None for other values."""
     make = getattr(type(value), "_query", None)
     return None if make is None else make(value)

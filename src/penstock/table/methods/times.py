@@ -1,4 +1,4 @@
-"""Points in time and lengths of time."""
+"""Temporal values and intervals."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _UNITS: Final = {
 
 
 class _Interval(Derived):
-    """A property that makes a whole number an interval of a unit."""
+    """A property that converts a number to an interval of a unit."""
 
     def __init__(self, unit: str) -> None:
         words = "milliseconds" if unit == "MILLI" else f"{unit.lower()}s"
@@ -34,7 +34,7 @@ class _Interval(Derived):
 
 
 def interval(node: syntax.Expression, unit: str) -> syntax.Expression:
-    """So many units: a literal of a literal, else a product."""
+    """Return an interval of `node` units: a literal if `node` is one, otherwise a product."""
     number, is_negative = node, False
     if isinstance(node, syntax.Call) and node.name == "MINUS_PREFIX":
         number, is_negative = node.operands[0], True
@@ -46,7 +46,7 @@ def interval(node: syntax.Expression, unit: str) -> syntax.Expression:
 
 
 class Times(Operand):
-    """What there is for points in time, and intervals of whole numbers: `lit(10).minutes`."""
+    """Temporal methods, and intervals of numbers: `lit(10).minutes`."""
 
     year = years = _Interval("YEAR")
     quarter = quarters = _Interval("QUARTER")
@@ -59,20 +59,20 @@ class Times(Operand):
     milli = millis = _Interval("MILLI")
 
     def extract(self, time_interval_unit: TimeIntervalUnit) -> Self:
-        """A part of a point in time or of an interval, as a whole number."""
+        """Extract a part of a temporal value or an interval as an integer."""
         return self._new(syntax.Call("EXTRACT", (syntax.Unit(time_interval_unit.value), self._node), ("EXTRACT",)))
 
     @property
     def to_date(self) -> Self:
-        """The day that a text such as `2020-01-31` stands for."""
+        """The date in a string such as `2020-01-31`."""
         return self._new(syntax.Cast(self._node, DateType()))
 
     @property
     def to_time(self) -> Self:
-        """The time of day that a text such as `12:34:56` stands for."""
+        """The time of day in a string such as `12:34:56`."""
         return self._new(syntax.Cast(self._node, TimeType()))
 
     @property
     def to_timestamp(self) -> Self:
-        """The point in time that a text such as `2020-01-31 12:34:56` stands for, in milliseconds."""
+        """The timestamp in a string such as `2020-01-31 12:34:56`, with millisecond precision."""
         return self._new(syntax.Cast(self._node, TimestampType(3)))

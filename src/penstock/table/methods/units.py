@@ -1,4 +1,4 @@
-"""Words that methods of expressions take: units of time, and what JSON functions do in special cases."""
+"""Enums that expression methods take: units of time, and options of JSON functions."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import Enum
 
 
 class TimeIntervalUnit(Enum):
-    """A unit of time, or several from one down to another."""
+    """A unit of time, or a range of units from larger to smaller."""
 
     YEAR = "YEAR"
     YEAR_TO_MONTH = "YEAR_TO_MONTH"
@@ -26,7 +26,7 @@ class TimeIntervalUnit(Enum):
 
 
 class TimePointUnit(Enum):
-    """A unit in which points in time are told apart."""
+    """A unit of time for differences between temporal values."""
 
     YEAR = "YEAR"
     MONTH = "MONTH"
@@ -41,7 +41,7 @@ class TimePointUnit(Enum):
 
 
 class JsonType(Enum):
-    """What a JSON text may be."""
+    """A type of JSON text."""
 
     VALUE = "VALUE"
     SCALAR = "SCALAR"
@@ -50,7 +50,7 @@ class JsonType(Enum):
 
 
 class JsonExistsOnError(Enum):
-    """What `json_exists` gives where the path fails."""
+    """The result of `json_exists` if the path fails."""
 
     TRUE = "TRUE"
     FALSE = "FALSE"
@@ -59,7 +59,7 @@ class JsonExistsOnError(Enum):
 
 
 class JsonValueOnEmptyOrError(Enum):
-    """What `json_value` gives where the path finds nothing, or fails."""
+    """The result of `json_value` if the path finds nothing or fails."""
 
     NULL = "NULL"
     ERROR = "ERROR"
@@ -67,7 +67,7 @@ class JsonValueOnEmptyOrError(Enum):
 
 
 class JsonQueryWrapper(Enum):
-    """When `json_query` puts what it finds into an array."""
+    """When `json_query` wraps its result in an array."""
 
     WITHOUT_ARRAY = "WITHOUT WRAPPER"
     CONDITIONAL_ARRAY = "WITH CONDITIONAL WRAPPER"
@@ -75,7 +75,7 @@ class JsonQueryWrapper(Enum):
 
 
 class JsonQueryOnEmptyOrError(Enum):
-    """What `json_query` gives where the path finds nothing, or fails."""
+    """The result of `json_query` if the path finds nothing or fails."""
 
     NULL = "NULL"
     EMPTY_ARRAY = "EMPTY ARRAY"
@@ -84,7 +84,7 @@ class JsonQueryOnEmptyOrError(Enum):
 
 
 class JsonOnNull(Enum):
-    """What functions that make JSON do with NULL: keep it, or leave it out."""
+    """How functions that construct JSON treat NULL: keep it or omit it."""
 
     NULL = "NULL"
     ABSENT = "ABSENT"

@@ -1,1 +1,1 @@
-"""What a query means, as a tree of operations on tables."""
+"""Logical plans: queries as trees of operations on tables."""

@@ -1,4 +1,4 @@
-"""Which changes the rows of a plan may be, and whether updates come with the row as it was before."""
+"""The changes that a plan may produce, and whether updates include the previous row."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 
 
 class Changes(Flag):
-    """Kinds of changes: new rows, rows that replace others, rows that go."""
+    """The kinds of changes: inserts, updates and deletes."""
 
     INSERT = auto()
     UPDATE = auto()
@@ -20,14 +20,14 @@ class Changes(Flag):
 INSERTS: Final = Changes.INSERT
 ALL: Final = Changes.INSERT | Changes.UPDATE | Changes.DELETE
 
-#: the byte of each kind in a batch
+#: the byte of each row kind in a batch
 INSERT, UPDATE_BEFORE, UPDATE_AFTER, DELETE = 0, 1, 2, 3
 SHORT: Final = ("+I", "-U", "+U", "-D")
 NAMES: Final = ("INSERT", "UPDATE_BEFORE", "UPDATE_AFTER", "DELETE")
 
 
 def shown(changes: Changes, with_before: bool) -> str:
-    """The changes as EXPLAIN shows them: `[I,UB,UA,D]`."""
+    """Return the changes as EXPLAIN shows them: `[I,UB,UA,D]`."""
     parts = ["I"] if Changes.INSERT in changes else []
     if Changes.UPDATE in changes:
         parts += ["UB", "UA"] if with_before else ["UA"]

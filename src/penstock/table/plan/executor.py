@@ -1,4 +1,4 @@
-"""What runs plans: the seam between the Table API and the runtimes."""
+"""Executors of plans: the interface between the Table API and the runtimes."""
 
 from __future__ import annotations
 
@@ -10,51 +10,51 @@ from penstock.plan.description import Plan
 from penstock.table.functions.definition import Session
 from penstock.table.plan.logical import Node, Write
 
-#: a row of a changelog: its kind (`+I`, `-U`, `+U`, `-D`) and its values, as programs see them
+#: a changelog row: its kind (`+I`, `-U`, `+U`, `-D`) and its external values
 ChangelogRow = tuple[str, tuple[Any, ...]]
 
 
 class Job(Protocol):
-    """A job that was started."""
+    """A started job."""
 
     def wait(self, timeout_ms: int | None = None) -> None:
-        """Wait for its end. Raises what made it fail, and `CallTimeoutError` if it still runs after `timeout_ms`."""
+        """Wait for the job's end. Raises its error, or `CallTimeoutError` if it still runs after `timeout_ms`."""
 
     def client(self) -> JobClient:
-        """The client of the job, as `StreamExecutionEnvironment.execute_async` gives it."""
+        """Return the job's client, as `StreamExecutionEnvironment.execute_async` does."""
 
 
 class CollectingJob(Job, Protocol):
-    """A job whose rows come to the client. `wait` waits until the first row can be read, and keeps all rows."""
+    """A job that sends its rows to the client. `wait` blocks until the first row is available, and keeps all rows."""
 
     def rows(self) -> Iterator[ChangelogRow]:
-        """The rows as they come; ends with the job."""
+        """Yield rows as they arrive, until the job ends."""
 
     def held_rows(self) -> Iterator[ChangelogRow]:
-        """As `rows`, with values as tables hold them (`penstock.table.data.values`): nanoseconds are kept."""
+        """Like `rows`, with internal values (`penstock.table.data.values`), which keep nanoseconds."""
 
     def cancel(self) -> None:
-        """Stop it: nobody reads the rows any more."""
+        """Cancel the job when its rows are not needed any longer."""
 
 
 class Executor(Protocol):
-    """Plans to jobs. `options` are those of the session, as text; `session` is what functions know of it."""
+    """Runs plans as jobs. `options`: the session's options as strings; `session`: the state visible to functions."""
 
     def write(
         self, plans: Sequence[Write], options: Mapping[str, str], session: Session, name: str | None = None
     ) -> Job:
-        """Start one job that writes into all these tables."""
+        """Start one job that writes to all these tables."""
 
     def collect(self, plan: Node, options: Mapping[str, str], session: Session) -> CollectingJob:
-        """Start a job that gives the rows of a plan to the client."""
+        """Start a job that sends the rows of a plan to the client."""
 
     def frame(self, plan: Node, options: Mapping[str, str], session: Session) -> Any:
-        """The rows of a plan as a Spark data frame. Raises `ConfigurationError` outside of batch."""
+        """Return the rows of a plan as a Spark data frame. Raises `ConfigurationError` except in BATCH mode."""
 
     def explain(
         self, plans: Sequence[Node], options: Mapping[str, str], session: Session, details: Sequence[str]
     ) -> str:
-        """What EXPLAIN shows below the logical plans: how they would run."""
+        """Return the part of EXPLAIN below the logical plans: how they would run."""
 
     def plan(self, plans: Sequence[Node], options: Mapping[str, str], session: Session) -> Plan:
-        """The job of these plans, to look at. Raises `UnsupportedError` where there is none before it runs."""
+        """Return the job plan without running it. Raises `UnsupportedError` if it does not exist before the run."""

@@ -1,4 +1,4 @@
-"""What makes two plans the same: all that decides about rows and state, and no names of columns."""
+"""Identity of plans: everything that determines rows and state, but not column names."""
 
 from __future__ import annotations
 
@@ -16,36 +16,36 @@ from penstock.table.plan.row_schema import PlanColumn
 from penstock.table.typed.nodes import Constant, Constants, Field, Typed
 from penstock.table.user_functions.definition import UserFunction
 
-#: what stands for a value in a text; None for what it consists of
+#: returns the text of a value; None to build it from the value's parts
 _Special = Callable[[Any], str | None]
-#: nodes by their numbers in Python, and the text of each
+#: nodes by their `id()`, each with its text
 Known: TypeAlias = dict[int, tuple[Node, str]]
-#: more rows of constants than this are in a text by their values alone, which is ten times as fast
+#: above this number of constant rows, the text has only their values, which is ten times as fast
 _MANY_ROWS: Final = 1_000
 _LIFETIME: Final = "state_ttl_ms"
 #: the role of a step that reads a table
 SOURCE: Final = "Source"
 #: the role of a step that writes a table
 SINK: Final = "Sink"
-#: the role of what commits for all subtasks of a sink
+#: the role of the step that commits for all subtasks of a sink
 COMMITTER: Final = "Committer"
 
 
 def rows_text(node: Node, known: Known | None = None) -> str:
-    """A text that is the same for plans that give the same rows, if they only call deterministic functions.
+    """Return a text that is equal for plans with the same rows, provided they call only deterministic functions.
 
-    `known`: what was found before of this kind, so that the inputs of a node are looked at once.
+    `known`: a cache of these texts, so that each input is visited once.
     """
     return _text(node, _of_rows, {} if known is None else known)
 
 
 def state_id(node: Node, role: str, known: Known | None = None) -> str:
-    """32 hexadecimal digits for the state that a step of a node has: what `role` it has for the node.
+    """Return the id, 32 hexadecimal digits, of the state of a node's step in a `role`.
 
-    They stay the same in other processes, and when names of results, options of tables or lifetimes of state change;
-    they change with the node and all that it reads, because state is only good for the query that made it. The position
-    in a table, which is the state of a `SOURCE`, is good for any query that reads it, and that
-    of a `SINK` or `COMMITTER` for any query that writes its table. `known`: what was found before of this kind.
+    The id is the same in other processes, and does not depend on names of results, options of tables or lifetimes of
+    state. It changes with the node and all its inputs, because state is only valid for the query that created it. The
+    position in a table, which is the state of a `SOURCE`, is valid for any query that reads the table, and the state of
+    a `SINK` or `COMMITTER` for any query that writes it. `known`: a cache of the hashed texts.
     """
     known = {} if known is None else known
     if isinstance(node, Scan) and role.startswith(SOURCE):
@@ -58,7 +58,7 @@ def state_id(node: Node, role: str, known: Known | None = None) -> str:
 
 
 def expressions_in(node: Node) -> Iterator[Typed]:
-    """The expressions of a node, without those of its inputs."""
+    """Yield the expressions of a node, without those of its inputs."""
     for name in _names(type(node)):  # type: ignore[arg-type]
         if name not in ("input", "left", "right", "parts"):
             yield from _expressions(getattr(node, name))
@@ -77,7 +77,7 @@ def _expressions(value: Any) -> Iterator[Typed]:
 
 @cache
 def _names(kind: type) -> tuple[str, ...]:
-    """The fields of a class; none if it is no dataclass."""
+    """Return the fields of a class; empty unless it is a dataclass."""
     return tuple(one.name for one in fields(kind)) if is_dataclass(kind) else ()
 
 
@@ -91,7 +91,7 @@ def _text(value: Any, special: _Special, known: Known) -> str:
         return _made(value, special, known)
     found = known.get(id(value))
     if found is None:
-        # The node stays with its text, so that no other one gets its number.
+        # Keep a reference to the node, so that its `id()` is not reused.
         found = known[id(value)] = value, _made(value, special, known)
     return found[1]
 
@@ -149,7 +149,7 @@ def _of_state(value: Any) -> str | None:
             taken = f",{value.taken}" if value.taken else ""
             return f"Scan({value.path},{columns},{value.key}{taken})"
         case Write():
-            # The sink of a route has an id of its own, so an INSERT into the same table keeps its id.
+            # The sink of a route has its own id, so an INSERT into the same table keeps its id.
             rejected = rejected_rows(value)
             return f"Write({value.path})" if rejected is None else f"Write({value.path},{rejected.table.path})"
         case UserFunction():

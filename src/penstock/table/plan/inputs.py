@@ -1,4 +1,4 @@
-"""Nodes over other inputs."""
+"""Traverses plans and replaces inputs of nodes."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ NodeT = TypeVar("NodeT", bound=Node)
 
 
 def all_nodes(node: Node) -> Iterator[Node]:
-    """A node and all nodes below it; a node that is read in several places comes several times."""
+    """Yield a node and all nodes below it. A node read in several places is repeated."""
     yield node
     for below in node.inputs():
         yield from all_nodes(below)
 
 
 def input_of(node: Node, column: int) -> tuple[Node, int] | None:
-    """The input that a column comes from, and its place there; None for a column of the node's own.
+    """Return the input of a column and the column's index in it; None for a column that the node adds.
 
-    Of nodes whose columns are those of their inputs, one after another, with their own ones last.
+    Only for nodes whose columns are those of their inputs, in order, followed by their own.
     """
     for one in node.inputs():
         if column < len(one.schema):
@@ -31,7 +31,7 @@ def input_of(node: Node, column: int) -> tuple[Node, int] | None:
 
 
 def with_inputs(node: NodeT, inputs: Sequence[Node]) -> NodeT:
-    """A node over these inputs, as many as it has; the same object if they are the same ones."""
+    """Replace the inputs of a node, one for one. Returns the node itself if they are the same objects."""
     if all(one is other for one, other in zip(node.inputs(), inputs, strict=True)):
         return node
     names = {one.name for one in fields(node)}

@@ -1,4 +1,4 @@
-"""How deep plans and expressions are, measured without recursion, and what is too deep to be planned."""
+"""Limits the depth of plans and expressions, measured without recursion."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from penstock.table.data.logical_types import DataType
 from penstock.table.plan.logical import Node
 from penstock.table.sql import syntax
 
-#: how many steps of a plan may follow one another
+#: the maximum depth of a plan
 STEPS_MAX: Final = 1_000
 _LEAVES: Final = (syntax.NumberLiteral, syntax.TextLiteral, syntax.Reference, syntax.Query, DataType)
 
 
 def allow_plans(plans: Sequence[Node]) -> None:
-    """Let the process plan these. Raises `ValidationError` if too many of their steps follow one another."""
+    """Prepare the process to plan these. Raises `ValidationError` if they are too deep."""
     levels: dict[int, int] = {}
     waiting = list(plans)
     while waiting:
@@ -40,7 +40,7 @@ def allow_plans(plans: Sequence[Node]) -> None:
 
 
 def allow_expression(expression: syntax.Expression) -> None:
-    """Let the process plan an expression of a program. Raises `ValidationError` if it nests too deep."""
+    """Prepare the process to plan an expression. Raises `ValidationError` if it is nested too deeply."""
     deepest = 0
     waiting: list[tuple[Any, int]] = [(expression, 1)]
     while waiting:

@@ -1,4 +1,4 @@
-"""The operations of a logical plan. All are values; each knows the columns of its rows."""
+"""Nodes of a logical plan. All are immutable, and each knows the columns of its rows."""
 
 from __future__ import annotations
 
@@ -18,32 +18,32 @@ from penstock.table.user_functions.definition import UserFunction
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """The base of all. `schema`: the columns of the rows that it gives."""
+    """Base class of nodes. `schema`: the columns of its output."""
 
     schema: RowSchema
 
     def inputs(self) -> tuple[Node, ...]:
-        """The nodes that it reads."""
+        """Return the nodes that it reads."""
         return ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scan(Node):
-    """A table of a catalog, with its path. `options`: the table's and those of hints; `key`: its primary key."""
+    """A catalog table and its path. `options`: from the table and its hints; `key`: the primary key."""
 
     path: tuple[str, str, str]
     options: tuple[tuple[str, str], ...] = ()
     key: tuple[int, ...] = ()
-    #: METADATA columns: their places, and the keys by which the connector knows them
+    #: METADATA columns: their indexes and the connector's keys for them
     metadata: tuple[tuple[int, str], ...] = ()
     partition_keys: tuple[str, ...] = ()
-    #: a `TableScan` into which something was pushed, and to which the schema fits; None for the table as it is
+    #: a `TableScan` with pushed-down operations, which the schema matches; None for the unchanged table
     source: object | None = None
-    #: conditions that `source` has taken from the plan, as text
+    #: conditions that `source` has taken over from the plan, as text
     taken: tuple[str, ...] = ()
-    #: all that was pushed into `source`, for EXPLAIN
+    #: everything pushed down into `source`, for EXPLAIN
     pushed: tuple[str, ...] = ()
-    #: the time zone of the session
+    #: the session's time zone
     zone: tzinfo = UTC
 
 
@@ -56,17 +56,17 @@ class Values(Node):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArrowRows(Node):
-    """Rows that the program has in memory, as an Arrow table with a column for each one of the schema."""
+    """In-memory rows of a program, as an Arrow table with a column for each one of the schema."""
 
     data: pa.Table = field(compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamRows(Node):
-    """The records of a stream of the program, as columns.
+    """The records of a DataStream, as columns.
 
-    `stream` knows where they come from and what they are (`penstock.table.streaming.records.record_stream`); a plan
-    only asks whether it is the same one. `key`, `changes` and the rest are as in `penstock.table.connectors.tables`.
+    `stream` knows their origin and layout (`penstock.table.streaming.records.record_stream`); a plan only checks
+    whether it is the same stream. `key`, `changes` and the rest are as in `penstock.table.connectors.tables`.
     """
 
     stream: object
@@ -79,7 +79,7 @@ class StreamRows(Node):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unary(Node):
-    """The base of what reads one input."""
+    """Base class of nodes with one input."""
 
     input: Node
 
@@ -90,24 +90,24 @@ class Unary(Node):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Project(Unary):
-    """A column for each expression."""
+    """Computes a column for each expression."""
 
     expressions: tuple[Typed, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filter(Unary):
-    """The rows for which a condition is true."""
+    """Keeps the rows that satisfy a condition."""
 
     condition: Typed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatermarkAssigner(Unary):
-    """Says how far event time has come: `expression` of each row; `column` becomes the time attribute.
+    """Generates watermarks from `expression`, computed for each row; `column` becomes the time attribute.
 
-    With `drops_null`, rows with a NULL event time leave the stream; otherwise they fail the job. `route` reads these
-    `RejectedRows` and writes them into another table. Both come from the table's options.
+    With `drops_null`, rows with a NULL event time are dropped; otherwise they fail the job. `route` reads the dropped
+    rows (`RejectedRows`) and writes them to another table. Both come from the table's options.
     """
 
     column: int
@@ -118,9 +118,9 @@ class WatermarkAssigner(Unary):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RejectedRows(Node):
-    """The rows that leave the stream of `table` because their event time, the column `time`, is NULL.
+    """Rows dropped from the stream of `table` because their event time, the column `time`, is NULL.
 
-    The schema has all columns of the table. `key`: the places of the table's primary key.
+    The schema has all columns of the table. `key`: the indexes of the table's primary key.
     """
 
     table: Scan
@@ -130,13 +130,13 @@ class RejectedRows(Node):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangelogNormalize(Unary):
-    """Rows of a table by its key: an update may come with the row as it was, and a deletion with the whole row."""
+    """Normalizes an upsert changelog by key: updates can include the previous row, and deletes the whole row."""
 
     key: tuple[int, ...]
 
 
 class JoinType(Enum):
-    """Which rows a join gives besides the pairs that match."""
+    """Join types. They determine the rows of a join other than matching pairs."""
 
     INNER = "INNER"
     LEFT = "LEFT"
@@ -147,20 +147,20 @@ class JoinType(Enum):
 
     @property
     def keeps_left(self) -> bool:
-        """Whether rows of the left side come without a match."""
+        """Whether left rows without a match are kept."""
         return self in (JoinType.LEFT, JoinType.FULL)
 
     @property
     def keeps_right(self) -> bool:
-        """Whether rows of the right side come without a match."""
+        """Whether right rows without a match are kept."""
         return self in (JoinType.RIGHT, JoinType.FULL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Join(Node):
-    """Pairs of rows for which a condition is true; its fields count through both sides.
+    """Joins pairs of rows that satisfy a condition, whose field indexes span both sides.
 
-    `state_ttl_ms`: how long the state of either side lives, by a hint; None for what the session says.
+    `state_ttl_ms`: the state lifetime of each side, from a hint; None for the session's option.
     """
 
     left: Node
@@ -176,7 +176,7 @@ class Join(Node):
 
 @dataclass(frozen=True, slots=True)
 class AggregateCall:
-    """An aggregate function over columns of the input. `condition`: only rows for which this column is true."""
+    """An aggregate function over columns of the input. `condition`: aggregates only the rows that satisfy it."""
 
     function: str
     operands: tuple[Typed, ...]
@@ -194,24 +194,24 @@ class AggregateCall:
 
 @dataclass(frozen=True, slots=True)
 class UserAggregateCall(AggregateCall):
-    """A call of an aggregate function of the program. `at`: where it is written, which tells two calls apart."""
+    """A call of a user-defined aggregate function. `at`: its position in the query, which distinguishes equal calls."""
 
     user: UserFunction = field(kw_only=True)
     at: int = field(default=-1, kw_only=True, compare=False)
 
     def is_same(self, other: AggregateCall) -> bool:
-        """Whether one value of both is enough: a function that is not deterministic gives one for each call."""
+        """Return whether two calls can share a value. Calls of a nondeterministic function have a value each."""
         return self == other and (self.user.is_deterministic or self.at == getattr(other, "at", -1))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Aggregate(Unary):
-    """A row for each group. `keys` are columns of the input; its rows are keys and then aggregates.
+    """Produces a row per group. `keys` are columns of the input; the output has the keys and then the aggregates.
 
-    With several `sets`, each of which has some of the keys, there are groups for each set. Then `groupings` are further
-    columns after the calls: each has a bit for each of its keys, the first the highest, which is 1 where a set leaves
-    the key out. A grouping without keys is GROUP_ID: the number of equal sets before this one. `state_ttl_ms`: how long
-    state lives, by a hint; None for the session's option.
+    With several `sets`, each a subset of the keys, every set has its own groups. Then `groupings` are further columns
+    after the aggregates. Each has a bit per listed key, the first key's bit the highest, which is 1 if the set omits
+    the key. A grouping without keys is GROUP_ID: the number of equal sets before this one. `state_ttl_ms`: the state
+    lifetime, from a hint; None for the session's option.
     """
 
     keys: tuple[int, ...]
@@ -221,31 +221,31 @@ class Aggregate(Unary):
     state_ttl_ms: int | None = None
 
     def group_ids(self) -> list[int]:
-        """GROUP_ID of each set."""
+        """Return the GROUP_ID of each set."""
         return group_ids(self.sets)
 
 
 def group_ids(sets: Sequence[tuple[int, ...]]) -> list[int]:
-    """The number of equal sets before each set, whatever the order of their keys."""
+    """Return the number of equal sets before each set, ignoring the order of their keys."""
     keys = [frozenset(one) for one in sets]
     return [keys[:place].count(one) for place, one in enumerate(keys)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expand(Unary):
-    """For each row a row of each of the `projections`, which have a column for each expression."""
+    """Emits a row per projection for each input row. Each of the `projections` has an expression per column."""
 
     projections: tuple[tuple[Typed, ...], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replicate(Unary):
-    """Each row as often as its last column says, without this column."""
+    """Repeats each row by the count in its last column, and removes this column."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableAggregate(Unary):
-    """Any number of rows for each group. `keys` are columns of the input; its rows are keys and what `call` gives."""
+    """Produces any number of rows per group. `keys` are columns of the input; the output has keys and results."""
 
     keys: tuple[int, ...]
     call: UserAggregateCall
@@ -253,7 +253,7 @@ class TableAggregate(Unary):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Distinct(Unary):
-    """Each row once. `state_ttl_ms`: see `Aggregate`."""
+    """Removes duplicate rows. `state_ttl_ms`: see `Aggregate`."""
 
     state_ttl_ms: int | None = None
 
@@ -282,7 +282,7 @@ class SortKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sort(Unary):
-    """Rows in order; `offset` rows are left out, then at most `fetch` come."""
+    """Sorts rows, skips `offset` rows and returns at most `fetch`."""
 
     keys: tuple[SortKey, ...] = ()
     offset: int = 0
@@ -291,7 +291,7 @@ class Sort(Unary):
 
 @dataclass(frozen=True, slots=True)
 class FrameBound:
-    """One end of a frame. `distance`: None for unbounded, a constant for ROWS and RANGE; 0 for the current row."""
+    """One end of a frame. `distance`: None for unbounded; a constant for ROWS and RANGE, 0 for the current row."""
 
     is_preceding: bool
     distance: Typed | None = None
@@ -300,7 +300,7 @@ class FrameBound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Over(Unary):
-    """The columns of the input, and for each call what it gives over a frame around the row."""
+    """Adds a column for each call, computed over a frame around the row."""
 
     partition: tuple[int, ...]
     order: tuple[SortKey, ...]
@@ -312,9 +312,9 @@ class Over(Unary):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rank(Unary):
-    """The rows of each partition whose number in the order is from `start` to an end: `end`, or what a column says.
+    """Keeps the rows of each partition with a rank from `start` to `end`, or to the value of `end_column`.
 
-    `shows_number`: the number is a column behind those of the input. `is_sort`: it is ORDER BY with LIMIT, or LIMIT.
+    `shows_number`: appends the rank as a column. `is_sort`: the node is ORDER BY with LIMIT, or LIMIT alone.
     """
 
     partition: tuple[int, ...]
@@ -328,10 +328,10 @@ class Rank(Unary):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WindowTable(Unary):
-    """TUMBLE, HOP, CUMULATE or SESSION (`kind`): the columns of the input, and start, end and time of the window.
+    """Assigns windows of a `kind`, TUMBLE, HOP, CUMULATE or SESSION: appends the start, end and time of the window.
 
-    `sizes` in ms, as the function has them: size; slide and size; step and size; gap. `is_group`: whether it stands in
-    GROUP BY, the older way to write it. Such windows alone may give results early and late.
+    `sizes` in ms, in the function's order: size; slide and size; step and size; gap. `is_group`: whether the window is
+    in GROUP BY, the older syntax. Only such windows may emit early and late results.
     """
 
     kind: str
@@ -344,10 +344,10 @@ class WindowTable(Unary):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FromChangelog(Unary):
-    """The rows that changes make: the columns of the input but for `operation`, whose codes name the changes.
+    """Converts rows to changes: the column `operation` has the code of the change, and the other columns the row.
 
-    `codes`: the change of each code; `columns`: the columns that are left, in order. Updates that come without the
-    rows as they were are found by `partition`.
+    `codes`: pairs of code and change; `columns`: the remaining columns, in order. `partition` finds the previous rows
+    of updates that come without them.
     """
 
     operation: int
@@ -357,16 +357,16 @@ class FromChangelog(Unary):
 
     @property
     def is_upsert(self) -> bool:
-        """Whether updates come without the rows as they were."""
+        """Whether updates come without their previous rows."""
         changes = [change for _, change in self.codes]
         return "UPDATE_AFTER" in changes and "UPDATE_BEFORE" not in changes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToChangelog(Unary):
-    """All changes as rows: the columns of `partition`, a column with the code of the change, the other columns.
+    """Converts all changes to rows: the columns of `partition`, a column with the change's code, the other columns.
 
-    `codes`: the code of each change; those without one are left out.
+    `codes`: the code of each change; changes without a code are omitted.
     """
 
     codes: tuple[tuple[str, str], ...]
@@ -375,10 +375,10 @@ class ToChangelog(Unary):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Correlate(Unary):
-    """Each row of the input with each row that a table function makes of it. `keeps`: also rows without any.
+    """Joins each row of the input with the rows that a table function returns for it. `keeps`: keeps rows without any.
 
-    `function`: its name; `user`: the function of the program, and None for UNNEST. The columns of the function come
-    after those of the input; `condition` is over both.
+    `function`: its name; `user`: the user-defined function, or None for UNNEST. The function's columns follow those of
+    the input; `condition` is over both.
     """
 
     function: str
@@ -391,9 +391,9 @@ class Correlate(Unary):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TemporalJoin(Node):
-    """Each row of the left side with the version of the right side at a time (`time`: a column of the left side).
+    """Joins each left row with the version of the right side at a time (`time`: a column of the left side).
 
-    `lookup`: the options of the hint LOOKUP for the right side.
+    `lookup`: the options of the LOOKUP hint for the right side.
     """
 
     left: Node
@@ -410,17 +410,17 @@ class TemporalJoin(Node):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LookupJoin(Unary):
-    """Each row of the input with the rows that a table has for its keys now: columns of both.
+    """Joins each input row with the rows that a table currently has for its keys. The output has both rows' columns.
 
-    Of the rows of the table those are left for which `where` is true, and `expressions` are their columns.
+    `where` filters the rows of the table, and `expressions` compute their columns.
 
     Attributes:
-        table: is asked for the rows of keys.
-        key: the places of the columns of keys in the table.
-        key_values: what they have to be equal to, over the columns of the input.
-        asks: over the columns of the input; rows for which it is not true ask for nothing.
-        condition: over the columns of both sides, what else has to be true of pairs.
-        options: those of the hint LOOKUP.
+        table: the table to look up.
+        key: the indexes of the key columns in the table.
+        key_values: the values to look up, over the columns of the input.
+        asks: over the columns of the input; rows that do not satisfy it skip the lookup.
+        condition: a further condition on pairs, over the columns of both sides.
+        options: from the LOOKUP hint.
     """
 
     table: Scan
@@ -436,25 +436,25 @@ class LookupJoin(Unary):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Write(Unary):
-    """Rows go into a table. `options`: the table's and those of hints; `key`: its primary key."""
+    """Writes rows to a table. `options`: from the table and its hints; `key`: the primary key."""
 
     path: tuple[str, str, str]
     options: tuple[tuple[str, str], ...] = ()
     key: tuple[int, ...] = ()
-    #: columns of the table that the query fills
+    #: the table's columns that the query fills
     columns: tuple[int, ...] = ()
     overwrites: bool = False
     conflict: str | None = None
     static_partition: tuple[tuple[str, str], ...] = field(default=())
-    #: METADATA columns: their places, and the keys by which the connector knows them
+    #: METADATA columns: their indexes and the connector's keys for them
     metadata: tuple[tuple[int, str], ...] = ()
     partition_keys: tuple[str, ...] = ()
-    #: the time zone of the session
+    #: the session's time zone
     zone: tzinfo = UTC
 
 
 def rejected_rows(write: Write) -> RejectedRows | None:
-    """The rejected rows that a route writes; None for an INSERT."""
+    """Return the rejected rows that a route writes; None for an INSERT."""
     node: Node = write
     while isinstance(node, Unary):
         node = node.input
@@ -462,7 +462,7 @@ def rejected_rows(write: Write) -> RejectedRows | None:
 
 
 def users_of(node: Node) -> list[UserFunction]:
-    """The functions of the program that a node calls itself, outside of expressions."""
+    """Return the user-defined functions that a node calls itself, outside of expressions."""
     match node:
         case Correlate(user=user):
             return [] if user is None else [user]

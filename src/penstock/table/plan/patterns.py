@@ -1,4 +1,4 @@
-"""MATCH_RECOGNIZE in a logical plan. Its expressions are over what they refer to in the rows that were matched."""
+"""MATCH_RECOGNIZE in a logical plan. Its expressions are over references to matched rows."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from penstock.table.data.logical_types import DataType
 from penstock.table.plan.logical import AggregateCall, SortKey, Unary
 from penstock.table.typed.nodes import Typed
 
-#: the variable that all rows of a match belong to
+#: the variable that contains all rows of a match
 ALL_ROWS = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Navigation:
-    """A column of one row of a variable: the `offset`-th from the first one, or back from the last one."""
+    """A column of one row of a variable: the row `offset` rows after the first one, or before the last one."""
 
     variable: str
     column: int
@@ -26,20 +26,20 @@ class Navigation:
 
     @property
     def is_current(self) -> bool:
-        """Whether it is the last row of all: in a condition, the one that it is asked for."""
+        """Whether it is the last row of the match: in a condition, the row under test."""
         return self.variable == ALL_ROWS and not self.is_first and not self.offset
 
 
 @dataclass(frozen=True, slots=True)
 class Aggregated:
-    """An aggregate over all rows of a variable; its operands are over columns of the input."""
+    """An aggregate over all rows of a variable. Its operands are over columns of the input."""
 
     variable: str
     call: AggregateCall
 
     @property
     def type(self) -> DataType:
-        """What it gives."""
+        """The type of its result."""
         return self.call.type
 
 
@@ -55,7 +55,7 @@ RowReference: TypeAlias = Navigation | Aggregated | MatchTime
 
 @dataclass(frozen=True, slots=True)
 class MatchedExpression:
-    """An expression whose fields count through `references`."""
+    """An expression whose field indexes refer to `references`."""
 
     expression: Typed
     references: tuple[RowReference, ...]
@@ -63,7 +63,7 @@ class MatchedExpression:
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """A variable of a pattern: its condition (None for none), and how often it may come."""
+    """A pattern variable: its condition, if any, and how often it may match."""
 
     name: str
     condition: MatchedExpression | None
@@ -74,7 +74,7 @@ class Variable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatchRecognize(Unary):
-    """A row for each match: the columns of the partition, and the measures."""
+    """Produces a row per match: the partition columns and the measures."""
 
     partition: tuple[int, ...]
     order: tuple[SortKey, ...]

@@ -1,8 +1,8 @@
-"""Bounds for the number of rows of a plan, whatever its tables hold.
+"""Bounds on the number of rows of a plan, whatever its tables contain.
 
-Flink's planner has the same bounds: after a condition or a join, no row is certain. An aggregate of all rows has one
-row. In a stream this row comes with the first row of the input, but EXISTS, which is answered while planning, needs no
-input.
+Flink's planner has the same bounds: after a condition or a join, zero rows are possible. An aggregate of all rows has
+one row. In a stream this row is emitted with the first row of the input, but EXISTS, which is evaluated at planning
+time, does not need input.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from penstock.table.typed.nodes import Constant
 
 
 def least_rows(plan: Node) -> int:
-    """The least number of rows that a plan has, whatever its tables hold."""
+    """Return the minimum number of rows of a plan, whatever its tables contain."""
     match plan:
         case Values(rows=rows):
             return len(rows)
@@ -48,7 +48,7 @@ def least_rows(plan: Node) -> int:
 
 
 def most_rows(plan: Node) -> int | None:
-    """The greatest number of rows that a plan may have, whatever its tables hold; None without a limit."""
+    """Return the maximum number of rows of a plan, whatever its tables contain; None if unbounded."""
     match plan:
         case Values(rows=rows):
             return len(rows)

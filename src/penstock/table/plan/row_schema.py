@@ -1,4 +1,4 @@
-"""The columns of the rows that a part of a plan gives."""
+"""The schema of a node's output."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from penstock.table.typed.nodes import Field
 
 
 class TimeAttribute(Enum):
-    """What makes a column a time attribute: it carries the event time, or stands for the processing time."""
+    """The kinds of time attributes: event time (rowtime) and processing time."""
 
     ROWTIME = "*ROWTIME*"
     PROCTIME = "*PROCTIME*"
@@ -19,7 +19,7 @@ class TimeAttribute(Enum):
 
 @dataclass(frozen=True, slots=True)
 class PlanColumn:
-    """A column. `time`: which time attribute it is, if any."""
+    """A column. `time`: the kind of time attribute, if it is one."""
 
     name: str
     type: DataType
@@ -31,7 +31,7 @@ class PlanColumn:
 
 @dataclass(frozen=True, slots=True)
 class RowSchema:
-    """The columns of rows, in order. Names may be there twice."""
+    """The columns of rows, in order. Names may repeat."""
 
     columns: tuple[PlanColumn, ...]
 
@@ -55,30 +55,30 @@ class RowSchema:
         return [column.type for column in self.columns]
 
     def row_type(self) -> RowType:
-        """The columns as a type."""
+        """Return the columns as a ROW type."""
         return RowType([RowField(column.name, column.type) for column in self.columns], False)
 
     def field(self, index: int) -> Field:
-        """A reference to a column."""
+        """Return a reference to a column."""
         column = self.columns[index]
         return Field(column.type, index, column.name)
 
     def fields(self) -> list[Field]:
-        """References to all columns."""
+        """Return references to all columns."""
         return [self.field(index) for index in range(len(self.columns))]
 
     def joined(self, other: RowSchema, left_nullable: bool = False, right_nullable: bool = False) -> RowSchema:
-        """The columns of both, those of a side that may be missing with NULL."""
+        """Return the columns of both schemas; those of an optional side become nullable."""
         left = _nullable(self.columns) if left_nullable else self.columns
         right = _nullable(other.columns) if right_nullable else other.columns
         return RowSchema((*left, *right))
 
     def without_time(self) -> RowSchema:
-        """The same columns, none of which is a time attribute."""
+        """Return the same columns without time attributes."""
         return RowSchema(tuple(replace(one, time=None) for one in self.columns))
 
     def renamed(self, names: Sequence[str]) -> RowSchema:
-        """The same columns under other names."""
+        """Rename all columns."""
         return RowSchema(tuple(replace(one, name=name) for one, name in zip(self.columns, names, strict=True)))
 
 

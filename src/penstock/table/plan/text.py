@@ -1,4 +1,4 @@
-"""Plans as text, a line for each node, as EXPLAIN shows them."""
+"""Formats plans for EXPLAIN, one line per node."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _INFIX: Final = frozenset({"=", "<>", "<", "<=", ">", ">=", "+", "-", "*", "/", 
 
 
 def expression_text(node: Typed, names: list[str]) -> str:
-    """An expression over columns of these names."""
+    """Return the text of an expression over columns of these names."""
     match node:
         case Field():
             return names[node.index] if node.index < len(names) else str(node)
@@ -47,7 +47,7 @@ def _constant(node: Constant) -> str:
 
 
 def names_of(*nodes: logical.Node) -> list[str]:
-    """The names of the columns of nodes side by side; those that are there again get a number."""
+    """Return the column names of several nodes. Repeated names get a number as a suffix."""
     found: list[str] = []
     for name in (name for node in nodes for name in node.schema.names):
         number = 0
@@ -58,7 +58,7 @@ def names_of(*nodes: logical.Node) -> list[str]:
 
 
 def plan_text(plan: logical.Node) -> str:
-    """A plan: each node with what it does, and below it what it reads."""
+    """Return the text of a plan: each node with its inputs indented below it."""
     lines: list[str] = []
 
     def add(node: logical.Node, depth: int) -> None:
@@ -71,7 +71,7 @@ def plan_text(plan: logical.Node) -> str:
 
 
 def node_text(node: logical.Node) -> str:
-    """One node in a line."""
+    """Return the line of one node."""
     describe = _DESCRIBE.get(type(node))
     return f"{type(node).__name__}({describe(node)})" if describe is not None else type(node).__name__
 
@@ -103,14 +103,14 @@ def _select(rows: logical.Node, expressions: Sequence[Typed], schema: RowSchema)
 def calc_text(
     rows: logical.Node, condition: Typed | None, expressions: Sequence[Typed] | None, schema: RowSchema
 ) -> str:
-    """A step that filters rows and computes columns of them; without expressions it leaves the columns as they are."""
+    """Return the line of a step that filters rows and computes columns; without expressions it keeps all columns."""
     parts = [_select(rows, rows.schema.fields() if expressions is None else expressions, schema)]
     parts += [] if condition is None else [f"where={expression_text(condition, names_of(rows))}"]
     return f"Calc({', '.join(parts)})"
 
 
 def window_aggregate_text(node: logical.Aggregate, window: logical.WindowTable) -> str:
-    """A step that finds the windows of rows and aggregates them by window."""
+    """Return the line of a step that assigns windows to rows and aggregates by window."""
     return f"WindowAggregate(window=[{_window(window)}], {_aggregate(node)})"
 
 
@@ -235,7 +235,7 @@ def _variable(one: Variable) -> str:
 
 
 def _matched(one: MatchedExpression, names: list[str]) -> str:
-    """An expression over rows of variables."""
+    """Return the text of an expression over the rows of pattern variables."""
     return expression_text(one.expression, [_referred(reference, names) for reference in one.references])
 
 

@@ -1,1 +1,1 @@
-"""Between records of streams and columns of tables: their types, and both directions."""
+"""Converts between stream records and table columns, and between their types."""

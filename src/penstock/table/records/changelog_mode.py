@@ -1,4 +1,4 @@
-"""`ChangelogMode`: which kinds of changes a changelog has."""
+"""`ChangelogMode`: the kinds of changes in a changelog."""
 
 from __future__ import annotations
 
@@ -11,31 +11,31 @@ __all__ = ["ChangelogMode"]
 
 @dataclass(frozen=True, slots=True)
 class ChangelogMode:
-    """The kinds of rows that a changelog has. Made by `insert_only`, `upsert` and `all`."""
+    """The row kinds of a changelog. Created by `insert_only`, `upsert` and `all`."""
 
     kinds: frozenset[RowKind]
 
     @staticmethod
     def insert_only() -> ChangelogMode:
-        """Rows are only added."""
+        """Return the mode of an append-only changelog."""
         return ChangelogMode(frozenset({RowKind.INSERT}))
 
     @staticmethod
     def upsert() -> ChangelogMode:
-        """Rows are added, replaced by their key, and deleted; the row before a change does not come."""
+        """Return the mode with inserts, updates by key and deletes, without UPDATE_BEFORE rows."""
         return ChangelogMode(frozenset({RowKind.INSERT, RowKind.UPDATE_AFTER, RowKind.DELETE}))
 
     @staticmethod
     def all() -> ChangelogMode:
-        """Rows are added, changed and deleted; both rows of a change come."""
+        """Return the mode with inserts, updates and deletes, including UPDATE_BEFORE rows."""
         return ChangelogMode(frozenset(RowKind))
 
     def contains(self, kind: RowKind) -> bool:
-        """Whether rows of this kind come."""
+        """Return whether the changelog has rows of a kind."""
         return kind in self.kinds
 
     def contains_only(self, kind: RowKind) -> bool:
-        """Whether only rows of this kind come."""
+        """Return whether the changelog has only rows of a kind."""
         return self.kinds == {kind}
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""How the records of a stream become columns."""
+"""Converts stream records to columns."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from penstock.table.data.errors import TableRuntimeError
 from penstock.table.data.logical_types import DataType
 from penstock.table.data.values import column_of
 
-#: types whose values Arrow checks as strictly as `held_of`, so that a column can be made at once
+#: types that Arrow checks as strictly as `held_of`, so that a column can be built at once
 _AT_ONCE: Final = (
     types.BooleanType,
     types.IntegralType,
@@ -37,15 +37,15 @@ _AT_ONCE: Final = (
 
 @dataclass(frozen=True)
 class RecordLayout:
-    """What the records of a stream are.
+    """The layout of a stream's records.
 
     Attributes:
-        names: the fields that become columns, in the order of the columns.
+        names: the fields that become columns, in column order.
         types: their types.
-        places: where they are in records without names.
-        width: how many fields such a record has.
-        is_record: whether a record has fields; otherwise it is the value of the one column.
-        rowtime: the type of a further column with the timestamps of the records; None for none.
+        places: their indexes in records without names.
+        width: the number of fields of such a record.
+        is_record: whether a record has fields; otherwise it is the value of a single column.
+        rowtime: the type of an additional column with the record timestamps; None to omit it.
     """
 
     names: tuple[str, ...]
@@ -56,12 +56,12 @@ class RecordLayout:
     rowtime: DataType | None = None
 
     def open(self, zone: datetime.tzinfo, owner: str) -> RecordColumns:
-        """What makes columns of batches. `zone`: that of points in time without one; `owner`: the operator."""
+        """Return the converter from batches to columns. `zone`: for datetimes without one; `owner`: the operator."""
         return RecordColumns(self, [checked(one, held_of(one, zone)) for one in self.types], owner)
 
 
 class RecordColumns:
-    """Makes columns of batches, see `RecordLayout`. It raises `UserCodeError` with a record that does not fit."""
+    """Converts batches to columns, see `RecordLayout`. Raises `UserCodeError` with the record if one does not fit."""
 
     def __init__(self, layout: RecordLayout, held: Sequence[Converter], owner: str) -> None:
         self._layout = layout
@@ -69,7 +69,7 @@ class RecordColumns:
         self._owner = owner
 
     def __call__(self, batch: Batch) -> list[pa.Array]:
-        """The columns of a batch."""
+        """Return the columns of a batch."""
         found = self._columns(batch)
         rowtime = self._layout.rowtime
         return found if rowtime is None else [*found, self._times(batch, rowtime)]
@@ -87,7 +87,7 @@ class RecordColumns:
         return [self._column(column, values, *one) for column, one in zip(lists, self._fields, strict=True)]
 
     def _chosen(self, columns: pa.RecordBatch) -> list[pa.Array] | None:
-        """The columns of a batch that has some, by their names or else by their places."""
+        """Return the needed columns of a columnar batch, by name or else by index. None if neither matches."""
         layout = self._layout
         if not layout.is_record:
             return [columns.column(0)] if columns.num_columns == 1 else None
@@ -96,7 +96,7 @@ class RecordColumns:
         return [columns.column(place) for place in layout.places] if columns.num_columns == layout.width else None
 
     def _parts(self, value: Any) -> Sequence[Any]:
-        """The fields of a record, in whichever form it comes."""
+        """Return the fields of a record, whatever its class."""
         names, places, width = self._layout.names, self._layout.places, self._layout.width
         if isinstance(value, Row) and value.has_field_names and set(names) <= set(value.as_dict()):
             return value.get_fields_by_names(names)
@@ -122,7 +122,7 @@ class RecordColumns:
             try:
                 return exact_array(values, arrow_type(data_type))
             except (pa.ArrowException, TypeError, ValueError, OverflowError):
-                pass  # one by one, to convert what can be converted, and to find what cannot
+                pass  # convert values one by one below, to find the one that does not fit
         found = []
         for value, record in zip(values, records, strict=True):
             try:
@@ -146,12 +146,12 @@ class RecordColumns:
             try:
                 return exact_cast(column, kind)
             except pa.ArrowException:
-                pass  # as for records
+                pass  # convert values one by one, as in `_column`
         values = column.to_pylist()
         return self._column(values, values, data_type, held, name)
 
     def _times(self, batch: Batch, data_type: DataType) -> pa.Array:
-        """The timestamps of records as a column."""
+        """Return the record timestamps as a column."""
         if batch.timestamps is None:
             raise UserCodeError(self._owner, f"a batch of {len(batch)} records") from TableRuntimeError(
                 "Could not find timestamp in DataStream API record. Make sure that timestamps have been assigned "

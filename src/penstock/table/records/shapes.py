@@ -1,4 +1,4 @@
-"""How the columns of a table become the records of a stream."""
+"""Converts table columns to stream records."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from penstock.table.data.values import values_of
 from penstock.table.plan.changes import INSERT, UPDATE_AFTER
 
 _ADDS: Final = (INSERT, UPDATE_AFTER)
-#: types whose values are the same for programs as between columns
+#: types whose internal and external values are the same
 _SAME: Final = (
     types.IntegralType,
     types.DoubleType,
@@ -33,7 +33,7 @@ _SAME: Final = (
 
 
 class Form(Enum):
-    """What a record is."""
+    """The class of a record."""
 
     ROW = "ROW"
     TUPLE = "TUPLE"
@@ -42,14 +42,14 @@ class Form(Enum):
 
 @dataclass(frozen=True)
 class RecordShape:
-    """What is made of the rows of a table.
+    """The records to create from a table's rows.
 
     Attributes:
-        types: of the columns of the table.
-        places: which of them go into a record.
-        names: what they are called in rows; None for rows without names.
-        form: what a record is. With `SINGLE` it is the value of the one column.
-        has_flag: whether a record is a pair of a flag, true for a row that comes, and what `form` says.
+        types: the types of the table's columns.
+        places: the indexes of the columns that go into a record.
+        names: their field names in rows; None for rows without names.
+        form: the class of a record. `SINGLE` is the value of a single column.
+        has_flag: whether a record is a pair of a flag, true for an addition and false for a retraction, and the `form`.
     """
 
     types: tuple[DataType, ...]
@@ -59,7 +59,7 @@ class RecordShape:
     has_flag: bool = False
 
     def open(self, zone: datetime.tzinfo) -> Callable[[ColumnBatch], list[Any]]:
-        """What makes the records of a batch."""
+        """Return the converter from batches to records."""
         seen = [None if isinstance(one, _SAME) else seen_of(one, zone) for one in self.types]
 
         def records(batch: ColumnBatch) -> list[Any]:

@@ -1,4 +1,4 @@
-"""Types of records as types of columns, and back, as Flink's `TypeInfoDataTypeConverter` has them."""
+"""Converts record types to column types and back, like Flink's `TypeInfoDataTypeConverter`."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ _OF_TYPE: Final[dict[type[DataType], BasicType]] = {type(kind): basic for basic,
 
 
 class ExternalTypeInfo(TypeInformation):
-    """The type of values that came out of a table, where `Types` has no name for it.
+    """The type of table values without an equivalent in `Types`.
 
     Attributes:
-        data_type: the type of the column.
+        data_type: the column's type.
     """
 
     __slots__ = ("data_type",)
@@ -52,7 +52,7 @@ class ExternalTypeInfo(TypeInformation):
         self.data_type = data_type
 
     def accepts(self, value: Any) -> bool:
-        """Whether NULL is among the values, for None; the table has checked all others."""
+        """Return whether a value is allowed: None if the type is nullable. The table has checked all other values."""
         return value is not None or self.data_type.is_nullable
 
     def _key(self) -> tuple[Any, ...]:
@@ -66,9 +66,9 @@ class ExternalTypeInfo(TypeInformation):
 
 
 def data_type_of(info: TypeInformation) -> DataType:
-    """The type of a column of such values; RAW for what only Python knows.
+    """Return the column type of a record type; RAW for types that only Python knows.
 
-    As in Flink, numbers and truth values by themselves and in tuples are never NULL, and the fields of rows may be.
+    As in Flink, numbers and booleans are never NULL by themselves and in tuples, but fields of rows may be.
     """
     match info:
         case ExternalTypeInfo(data_type=data_type):
@@ -100,25 +100,25 @@ def data_type_of(info: TypeInformation) -> DataType:
 
 
 def type_info_of(data_type: DataType) -> TypeInformation:
-    """The type of such values in streams. `data_type_of` gives the type of the column for it."""
+    """Return the record type of a column type. `data_type_of` inverts it."""
     nearest = _nearest(data_type)
     is_same = data_type_of(nearest).nullable() == data_type.nullable()
     return nearest if is_same else ExternalTypeInfo(data_type)
 
 
 def _nearest(data_type: DataType) -> TypeInformation:
-    """The nearest that `Types` has."""
+    """Return the closest of `Types`."""
     if isinstance(data_type, types.DateType):
         return DateTypeInfo()
     if type(data_type) is RowType:
         return row_type_info(data_type.field_names(), data_type.field_types())
     basic = _OF_TYPE.get(type(data_type))
-    # A moment comes out of a table as a datetime, and `Types.INSTANT` is another class.
+    # A TIMESTAMP_LTZ value leaves a table as a datetime, but `Types.INSTANT` is another class.
     if basic is None or basic is BasicType.INSTANT:
         return ExternalTypeInfo(data_type)
     return BasicTypeInfo(basic)
 
 
 def row_type_info(names: list[str], data_types: list[DataType]) -> RowTypeInfo:
-    """The type of rows with these columns."""
+    """Return the type of rows with these columns."""
     return RowTypeInfo([type_info_of(one) for one in data_types], names)

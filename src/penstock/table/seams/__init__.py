@@ -1,1 +1,1 @@
-"""Between the tables of a program and its streams, data frames and Arrow tables."""
+"""Conversions between a program's tables and its streams, data frames and Arrow tables."""

@@ -1,4 +1,4 @@
-"""Tables of streams: which columns the records of a stream are, with what a program declares of them."""
+"""Converts streams to tables: determines the columns from the records and the declared schema."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from penstock.table.records.type_information import data_type_of
 from penstock.table.streaming.records.record_stream import RecordStream
 from penstock.table.typed.nodes import Typed
 
-#: what the one column of a stream whose records have no fields is called
+#: the name of the single column of a stream whose records do not have fields
 SINGLE = "f0"
-#: the one column of metadata that records have: their timestamp
+#: the only metadata column of records: their timestamp
 ROWTIME = "rowtime"
 
 
 @dataclass(frozen=True)
 class RecordType:
-    """The fields that the records of a stream have. `is_known`: whether the stream says so itself."""
+    """The fields of a stream's records. `is_known`: whether the stream itself declares them."""
 
     names: tuple[str, ...]
     types: tuple[DataType, ...]
@@ -41,7 +41,7 @@ class RecordType:
     is_known: bool = True
 
     def of(self, name: str) -> DataType:
-        """The type of a field. Raises `ValidationError` where there is none of this name."""
+        """Return the type of a field. Raises `ValidationError` if it does not exist."""
         if name not in self.names:
             raise ValidationError(
                 f"Unable to find a field named '{name}' in the physical data type derived from the given type "
@@ -52,10 +52,10 @@ class RecordType:
 
 
 def record_type(type_info: TypeInformation | None, schema: Schema | None = None) -> RecordType:
-    """The fields of records of a type.
+    """Return the fields of records of a type.
 
-    Records of a stream that declares no type are what the schema says: rows, tuples or dicts of its columns, or with
-    the one column f0 values of its type.
+    The schema describes the records of a stream without a declared type: rows, tuples or dicts of its columns, or
+    values of the type of a single column f0.
     """
     if type_info is None or isinstance(type_info, PickledBytesTypeInfo):
         declared = [] if schema is None else [one for one in schema.columns if is_physical(one)]
@@ -71,7 +71,7 @@ def record_type(type_info: TypeInformation | None, schema: Schema | None = None)
 
 
 def is_physical(column: UnresolvedColumn) -> bool:
-    """Whether a column is a field of a record."""
+    """Return whether a column is a field of a record."""
     return column.data_type is not None and not column.is_metadata
 
 
@@ -83,18 +83,18 @@ def table_of(
     mode: ChangelogMode | None = None,
     rowtime: DataType | None = None,
 ) -> Node:
-    """The plan that reads a stream as a table.
+    """Return the plan that reads a stream as a table.
 
     Args:
         upstreams: the stream.
-        records: what its records are.
-        schema: what the program declares.
-        calls: makes casts.
-        mode: which kinds of rows may come.
-        rowtime: the type of timestamps; TIMESTAMP_LTZ(3) without one.
+        records: the fields of its records.
+        schema: the declared schema.
+        calls: builds casts.
+        mode: the row kinds that may occur.
+        rowtime: the type of timestamps; TIMESTAMP_LTZ(3) by default.
 
     Raises:
-        ValidationError: for a column that the stream has not.
+        ValidationError: for a column that the stream does not have.
     """
     resolved = resolve(_merged(records, schema), calls)
     fields = [column for column in resolved.columns if column.kind is ColumnKind.PHYSICAL]
@@ -115,9 +115,9 @@ def table_of(
 
 
 def _merged(records: RecordType, schema: Schema | None) -> Schema:
-    """All fields of records, then the other columns of the schema, which may be computed of fields that it leaves out.
+    """Return all record fields, then the schema's other columns, which may be computed from fields that it omits.
 
-    Fields that it declares have the types that it gives them.
+    Fields that the schema declares have their declared types.
     """
     if schema is None:
         return Schema(tuple(map(UnresolvedColumn, records.names, records.types)))
@@ -133,7 +133,7 @@ def _merged(records: RecordType, schema: Schema | None) -> Schema:
 
 
 def _chosen(plan: Node, schema: Schema | None) -> Node:
-    """The columns that the schema declares, in its order, if it declares fields."""
+    """Select the columns of the schema, in its order, if it declares any fields."""
     if schema is None or not any(map(is_physical, schema.columns)):
         return plan
     names = [column.name for column in schema.columns]
@@ -187,7 +187,7 @@ def _rows(
 
 
 def _stored(plan: StreamRows, resolved: ResolvedSchema, calls: Calls) -> Node:
-    """Fields and metadata in the order in which the schema has them."""
+    """Return fields and metadata in the order of the schema."""
     stored = [column for column in resolved.columns if column.kind is not ColumnKind.COMPUTED]
     if not any(column.kind is ColumnKind.METADATA for column in stored):
         return plan

@@ -1,4 +1,4 @@
-"""The columns of Spark's data frames as the type of records."""
+"""Converts the columns of Spark data frames to a record type."""
 
 from __future__ import annotations
 
@@ -11,6 +11,6 @@ from penstock.table.records.type_information import row_type_info
 
 
 def frame_type(frame: Any) -> RowTypeInfo:
-    """The type of the rows of a data frame. Raises `UnsupportedError` for a column that no table can have."""
+    """Return the type of a data frame's rows. Raises `UnsupportedError` for a column that tables do not support."""
     schema = arrow_schema(frame.schema)
     return row_type_info(schema.names, [logical_type(one) for one in schema.types])

@@ -1,4 +1,4 @@
-"""Streams of tables: what becomes of the rows of a plan as records."""
+"""Converts tables to streams: determines the records of a plan's rows."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from penstock.table.typed.nodes import Typed
 
 
 def rows_target(plan: Node) -> RecordTarget:
-    """Rows with the columns of a plan that only adds rows."""
+    """Return the target for rows with the columns of an append-only plan."""
     names, types = plan.schema.names, plan.schema.types
     return RecordTarget(
         plan,
@@ -47,7 +47,7 @@ def rows_target(plan: Node) -> RecordTarget:
 
 
 def rowtime_of(schema: RowSchema) -> int | None:
-    """The place of the event time, if there is one. Raises `ValidationError` where there are several."""
+    """Return the index of the event time, if any. Raises `ValidationError` if there are several."""
     found = [place for place, column in enumerate(schema) if column.time is TimeAttribute.ROWTIME]
     if len(found) > 1:
         names = ", ".join(schema.names[place] for place in found)
@@ -60,7 +60,7 @@ def rowtime_of(schema: RowSchema) -> int | None:
 
 
 def _kept_time(place: int | None, columns: Sequence[Column]) -> int | None:
-    """The place, if the column there is a point in time in the stream, too."""
+    """Return the index if the column there is also a timestamp in the stream."""
     if place is None or place >= len(columns):
         return None
     return place if isinstance(columns[place].data_type, TimestampType | LocalZonedTimestampType) else None
@@ -70,10 +70,10 @@ def _kept_time(place: int | None, columns: Sequence[Column]) -> int | None:
 
 
 def changelog_target(plan: Node, schema: Schema | None, mode: ChangelogMode | None, calls: Calls) -> RecordTarget:
-    """Rows with their kinds, as a schema has them.
+    """Return the target for rows with row kinds, in the columns of a schema.
 
     Raises:
-        ValidationError: for columns that do not fit those of the plan, or updates without a primary key.
+        ValidationError: for columns that do not match the plan's, or updates without a primary key.
     """
     found = mode or ChangelogMode.all()
     changes = INSERTS
@@ -108,10 +108,10 @@ def changelog_target(plan: Node, schema: Schema | None, mode: ChangelogMode | No
 
 
 def _sink_schema(columns: RowSchema, schema: Schema | None) -> Schema:
-    """The schema with the columns of the table, where it declares none.
+    """Return the schema, completed with the table's columns if it declares no fields.
 
-    A last column with a point in time is then what the metadata column takes, so that the schema of
-    `from_changelog_stream` serves the way back too.
+    The metadata column then takes a last column with a timestamp, so that the schema of `from_changelog_stream` also
+    works in this direction.
     """
     found = tuple(UnresolvedColumn(column.name, column.type) for column in columns)
     if schema is None:
@@ -134,7 +134,7 @@ def _sink_schema(columns: RowSchema, schema: Schema | None) -> Schema:
 
 
 def _cast(plan: Node, columns: Sequence[Column], calls: Calls) -> Node:
-    """The columns of a plan, by their places, as those of a schema."""
+    """Cast the columns of a plan, by index, to those of a schema."""
     if len(columns) != len(plan.schema):
         raise _mismatch("Different number of columns.", plan.schema.row_type(), columns)
     found: list[Typed] = []
@@ -164,12 +164,12 @@ def _mismatch(cause: str, query: RowType, columns: Sequence[Column]) -> Validati
 
 
 def append_target(plan: Node, type_info: TypeInformation, calls: Calls) -> RecordTarget:
-    """Records of a type, of a plan that only adds rows."""
+    """Return the target for records of a type from an append-only plan."""
     return _typed(plan, type_info, calls, False)
 
 
 def retract_target(plan: Node, type_info: TypeInformation, calls: Calls) -> RecordTarget:
-    """Pairs of a flag and a record of a type: true for a row that comes, false for one that goes."""
+    """Return the target for pairs of a flag and a record of a type: true for an addition, false for a retraction."""
     return _typed(plan, type_info, calls, True)
 
 
@@ -199,7 +199,7 @@ def _pairs(row: RowType, plan: Node) -> list[tuple[RowField, DataType]]:
 
 
 def _as_found(wanted: DataType, found: DataType) -> DataType:
-    """What only Python knows may be anything."""
+    """Return the wanted type. RAW, for values that only Python knows, accepts any type."""
     return found if isinstance(wanted, RawType) else wanted
 
 

@@ -1,1 +1,1 @@
-"""What the statements of one environment share: options, what runs plans, and how results are shown."""
+"""The state shared by the statements of an environment: options, executor, and result formatting."""

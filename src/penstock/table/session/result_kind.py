@@ -1,4 +1,4 @@
-"""`ResultKind`: what a statement gives back."""
+"""`ResultKind`: the kind of a statement's result."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ __all__ = ["ResultKind"]
 
 
 class ResultKind(Enum):
-    """What a statement gives back."""
+    """The kind of a statement's result."""
 
-    #: it only says that it worked, as DDL does
+    #: the statement succeeded, such as DDL
     SUCCESS = 0
-    #: it has rows: of a query, of SHOW or DESCRIBE, or the counts of INSERT
+    #: the result has rows: those of a query, SHOW or DESCRIBE, or the counts of INSERT
     SUCCESS_WITH_CONTENT = 1

@@ -1,4 +1,4 @@
-"""What the statements of one table environment share: catalogs, options, modules, functions, and what runs plans."""
+"""The state shared by the statements of a table environment: catalogs, options, modules, functions, the executor."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ def _in_memory(name: str, options: dict[str, str]) -> Catalog:
 
 
 class TableSession:
-    """See the module's text.
+    """The shared state of a table environment.
 
     Args:
         config: the options.
-        catalog: the catalog that is there from the beginning.
-        executor: what runs plans; None for an environment that only plans.
+        catalog: the initial catalog.
+        executor: runs plans; None for an environment that only plans.
     """
 
     def __init__(self, config: TableConfig, catalog: Catalog, executor: Executor | None = None) -> None:
@@ -71,7 +71,7 @@ class TableSession:
             SPARK: partial(spark_catalog, config.to_map),
         }
         self.catalog_descriptors = {catalog.name: CatalogDescriptor(catalog.name, {"type": IN_MEMORY})}
-        #: the inserts of BEGIN STATEMENT SET, until END
+        #: the inserts since BEGIN STATEMENT SET, until END
         self.open_set: list[Write] | None = None
         self._executor = executor
         self._anonymous = self._unnamed = 0
@@ -86,10 +86,10 @@ class TableSession:
         )
 
     def _function(self, path: tuple[str, ...], hidden: bool) -> UserFunction | None:
-        """The function of the program that a path means, which may be hidden by one of Flink's.
+        """Return the user-defined function of a path, unless one of Flink's hides it.
 
-        As in Flink, a name alone means a temporary system function, then Flink's own, then a temporary one of the
-        current database, then one of its catalog. `hidden`: Flink's own are left out.
+        As in Flink, a simple name is resolved to a temporary system function, then to Flink's own, then to a temporary
+        function of the current database, then to one of its catalog. `hidden`: skips Flink's own functions.
         """
         name = path[-1].lower()
         found = self.functions.find_system(name) if len(path) == 1 else None
@@ -102,12 +102,12 @@ class TableSession:
         return None if found is None else self.functions.defined(found, name)
 
     def anonymous_path(self, connector: str) -> tuple[str, str, str]:
-        """A name for a table that has none."""
+        """Return a generated path for an anonymous table."""
         self._anonymous += 1
         return self.manager.qualified((f"*anonymous_{connector}${self._anonymous}*",))
 
     def unnamed_view(self, plan: Node) -> tuple[str, str, str]:
-        """Give a plan a name that SQL can use, and return it."""
+        """Register a plan under a generated name for SQL, and return its path."""
         self._unnamed += 1
         path = self.manager.qualified((f"UnnamedTable${self._unnamed - 1}",))
         self.manager.create(path, inline_view(plan), True)
@@ -117,7 +117,7 @@ class TableSession:
 
     @property
     def executor(self) -> Executor:
-        """What runs plans. Raises `UnsupportedError` where there is nothing."""
+        """The executor. Raises `UnsupportedError` if there is none."""
         if self._executor is None:
             raise UnsupportedError(
                 "Penstock does not run tables yet: queries and INSERT are only checked and planned, and EXPLAIN shows "
@@ -126,7 +126,7 @@ class TableSession:
         return self._executor
 
     def collect(self, plan: Node) -> TableResult:
-        """Start a query. Its rows come to the program."""
+        """Start a query whose rows go to the program."""
         allow_plans([plan])
         job = self.executor.collect(plan, self.config.to_map(), self._session())
         style = Tableau(
@@ -137,7 +137,7 @@ class TableSession:
 
     @contextmanager
     def held_rows(self, plan: Node) -> Iterator[tuple[Iterator[ChangelogRow], tzinfo]]:
-        """The rows of a query as tables hold them, and the session's time zone. The query ends with the block."""
+        """Yield a query's rows as internal values, and the session's time zone. Leaving the block cancels the query."""
         session = self._session()
         job = self.executor.collect(plan, self.config.to_map(), session)
         try:
@@ -146,12 +146,12 @@ class TableSession:
             job.cancel()
 
     def frame(self, plan: Node) -> Any:
-        """The Spark data frame of a query."""
+        """Return the Spark data frame of a query."""
         allow_plans([plan])
         return self.executor.frame(plan, self.config.to_map(), self._session())
 
     def write(self, plans: Sequence[Write]) -> TableResult:
-        """Start one job that fills tables. Its rows are counts, which nobody knows: -1 for each table."""
+        """Start one job that writes to tables. Its result is the row count of each table, which is unknown: -1."""
         allow_plans(plans)
         sinks = [".".join(plan.path) for plan in plans]
         options = self.config.to_map()
@@ -165,7 +165,7 @@ class TableSession:
         return TableResult(ResultKind.SUCCESS_WITH_CONTENT, schema, lambda: _counts(job, len(sinks)), style, job)
 
     def explain(self, plans: Sequence[Node], details: Sequence[str] = ()) -> str:
-        """The plans as text, and what the executor says of how they would run."""
+        """Return the logical plans as text, followed by the executor's explanation."""
         allow_plans(plans)
         syntax_tree = "\n".join(plan_text(plan) for plan in plans)
         text = f"== Abstract Syntax Tree ==\n{syntax_tree}\n"
@@ -174,7 +174,7 @@ class TableSession:
         return f"{text}\n{self._executor.explain(plans, self.config.to_map(), self._session(), details)}"
 
     def plan(self, plans: Sequence[Node]) -> Plan:
-        """The job of these plans, to look at."""
+        """Return the job plan of these plans without running it."""
         allow_plans(plans)
         return self.executor.plan(plans, self.config.to_map(), self._session())
 

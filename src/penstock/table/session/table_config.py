@@ -1,4 +1,4 @@
-"""`TableConfig`: the options of a session of tables."""
+"""`TableConfig`: the options of a table session."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ BUILT_IN_DATABASE: Final = ConfigOption("table.builtin-database-name", STRING, "
 
 
 class TableConfig:
-    """Options by key, as Flink names them. Those that nobody knows are kept, too.
+    """Options by Flink's keys. Unknown options are kept.
 
     Args:
-        configuration: where they are; None for a new one.
-        root: where those are looked up that are not there, such as the options of a `StreamExecutionEnvironment`.
+        configuration: stores the options; None for a new one.
+        root: the fallback for unset options, such as the configuration of a `StreamExecutionEnvironment`.
     """
 
     def __init__(self, configuration: Configuration | None = None, root: Configuration | None = None) -> None:
@@ -40,18 +40,18 @@ class TableConfig:
 
     @staticmethod
     def get_default() -> TableConfig:
-        """Options of which none is set."""
+        """Return empty options."""
         return TableConfig()
 
     def get(self, key: str, default_value: str | None = None) -> str | None:
-        """The text of an option, or `default_value` where it is not set."""
+        """Return an option as a string, or `default_value` if it is not set."""
         return self.to_map().get(key, default_value)
 
     def set(self, key: str, value: Any) -> TableConfig:
-        """Set an option. Returns these options themselves.
+        """Set an option. Returns `self`.
 
         Raises:
-            TypeError: if the key is no text or the value is None.
+            TypeError: if the key is not a string or the value is None.
         """
         if not isinstance(key, str):
             raise WrongTypeError(f"the key of an option must be text, not {key!r}")
@@ -61,16 +61,16 @@ class TableConfig:
         return self
 
     def reset(self, key: str) -> None:
-        """Take an option away, so that its default holds."""
+        """Reset an option to its default."""
         self._configuration.remove_config(key)
 
     def read(self, option: ConfigOption[T]) -> T:
-        """The value of an option. Raises `ConfigurationError` where its text has another form."""
+        """Return the value of an option. Raises `ConfigurationError` if it cannot be parsed."""
         known = self._configuration.contains_key(option.key())
         return (self._configuration if known else self._root).read(option)
 
     def get_configuration(self) -> Configuration:
-        """The options that are set here. Changes of it are changes of these options."""
+        """Return the options set here. The result is not a copy: changes to it change these options."""
         return self._configuration
 
     def add_configuration(self, configuration: Configuration) -> None:
@@ -78,17 +78,17 @@ class TableConfig:
         self._configuration.add_all(configuration)
 
     def to_map(self) -> dict[str, str]:
-        """All options as text."""
+        """Return all options as strings."""
         return {**self._root.to_dict(), **self._configuration.to_dict()}
 
     # --- options with methods ----------------------------------------------------------------------------------------
 
     def is_streaming(self) -> bool:
-        """Whether queries run as streams, so that their results are changelogs."""
+        """Return whether queries run in streaming mode, so that their results are changelogs."""
         return self.read(RUNTIME_MODE) != "BATCH"
 
     def get_local_timezone(self) -> str:
-        """The time zone in which TIMESTAMP_LTZ reads; by default that of this machine."""
+        """Return the time zone for TIMESTAMP_LTZ, by default this machine's."""
         name = self.read(LOCAL_TIME_ZONE)
         return system_zone() if name == "default" else name
 
@@ -96,29 +96,29 @@ class TableConfig:
         """Set the time zone: a name such as `America/New_York`, or `GMT-03:00`.
 
         Raises:
-            ConfigurationError: if there is no such zone.
+            ConfigurationError: if the zone does not exist.
         """
         zone_of(timezone_id)
         self.set(LOCAL_TIME_ZONE.key(), timezone_id)
 
     def get_idle_state_retention(self) -> datetime.timedelta:
-        """How long state is kept that nobody uses; zero, as by default, for ever."""
+        """Return how long idle state is kept; zero, the default, means forever."""
         return datetime.timedelta(milliseconds=self.read(STATE_TTL_MS))
 
     def set_idle_state_retention(self, duration: datetime.timedelta | Duration) -> None:
-        """Set how long state is kept at least that nobody uses; zero for ever.
+        """Set the minimum time that idle state is kept; zero means forever.
 
         Raises:
-            TypeError: if it is no length of time.
+            TypeError: if it is not a duration.
         """
         if not isinstance(duration, datetime.timedelta | Duration):
             raise WrongTypeError(f"the idle state retention must be a datetime.timedelta, not {duration!r}")
         self._configuration.write(STATE_TTL_MS, duration)
 
     def get_python_executable(self) -> str:
-        """The Python that runs functions."""
+        """Return the Python interpreter that runs functions."""
         return self.read(PYTHON_EXECUTABLE) or "python"
 
     def set_python_executable(self, python_exec: str) -> None:
-        """Set the Python that runs functions: its path, or its name."""
+        """Set the Python interpreter that runs functions, by path or name."""
         self._configuration.write(PYTHON_EXECUTABLE, python_exec)

@@ -1,4 +1,4 @@
-"""`TableResult`: what a statement gives, its rows, and the job that makes them."""
+"""`TableResult`: the result of a statement, its rows, and the job that produces them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _KINDS: Final = {kind.short_string: kind for kind in RowKind}
 
 
 class CloseableIterator:
-    """Rows of a result, as they come. Closing it (or leaving its `with` block) stops the query."""
+    """Iterates over result rows as they arrive. Closing it (or leaving its `with` block) stops the query."""
 
     def __init__(self, rows: Iterator[ChangelogRow], on_close: Callable[[], None] | None = None) -> None:
         self._rows = rows
@@ -32,12 +32,12 @@ class CloseableIterator:
         return self
 
     def __next__(self) -> Row:
-        """The next row; waits for it. Raises what made the job fail."""
+        """Wait for the next row and return it. Raises the job's error if it failed."""
         kind, values = next(self._rows)
         return Row.of_kind(_KINDS[kind], *values)
 
     def next(self) -> Row:
-        """The next row; waits for it. Raises StopIteration at the end, and what made the job fail."""
+        """Wait for the next row and return it. Raises StopIteration at the end, and the job's error if it failed."""
         return self.__next__()
 
     def close(self) -> None:
@@ -56,14 +56,14 @@ class CloseableIterator:
 
 
 class TableResult:
-    """What a statement gives. The rows of a query come once: to `collect` or to `print`.
+    """The result of a statement. The rows of a query can be read once, by `collect` or `print`.
 
     Args:
         result_kind: whether there are rows.
         schema: the columns of the rows.
-        rows: gives the rows.
-        style: how they are printed.
-        job: the job that makes them, if there is one.
+        rows: returns the rows.
+        style: how to print them.
+        job: the job that produces them, if any.
         on_close: stops the query.
     """
 
@@ -85,51 +85,51 @@ class TableResult:
         self._is_read = False
 
     def get_result_kind(self) -> ResultKind:
-        """Whether there are rows."""
+        """Return whether there are rows."""
         return self._result_kind
 
     def get_resolved_schema(self) -> ResolvedSchema:
-        """The columns of the rows."""
+        """Return the columns of the rows."""
         return self._schema
 
     def get_table_schema(self) -> TableSchema:
-        """The names and types of the columns, in the older form; `get_resolved_schema` says more."""
+        """Return the column names and types in the older form; `get_resolved_schema` has more detail."""
         names = self._schema.get_column_names()
         return TableSchema(names, self._schema.get_column_data_types())
 
     def get_job_client(self) -> JobClient | None:
-        """The client of the job, or None for a statement without one."""
+        """Return the client of the job, or None for a statement without a job."""
         return None if self._job is None else self._job.client()
 
     def wait(self, timeout_ms: int | None = None) -> None:
-        """Wait until the result can be read. All rows stay for `collect` and `print`.
+        """Wait until the result is available. All rows remain for `collect` and `print`.
 
-        For a query this is its first row, or its end; for an INSERT the end of its job. Other statements have their
-        results at once.
+        A query waits for its first row or its end, an INSERT for the end of its job. Other statements have their
+        results immediately.
 
         Args:
-            timeout_ms: how long to wait at most, in milliseconds; None for no limit.
+            timeout_ms: the longest time to wait, in milliseconds; None for no limit.
 
         Raises:
-            CallTimeoutError: if the result is not there by then.
-            JobExecutionError: if the job fails before.
+            CallTimeoutError: if the result is not available by then.
+            JobExecutionError: if the job fails first.
         """
         if self._job is not None:
             self._job.wait(timeout_ms)
 
     def collect(self) -> CloseableIterator:
-        """The rows as they come. Those of an INSERT, which are counts, come when its job has ended.
+        """Return the rows as they arrive. The row counts of an INSERT are available when its job ends.
 
         Raises:
-            WrongTimeError: if the rows of a query were asked for before.
+            WrongTimeError: if the rows of a query were requested before.
         """
         return CloseableIterator(self._take(), self._on_close)
 
     def print(self) -> None:
-        """Print the rows as they come, until there are no more.
+        """Print the rows as they arrive, until the end.
 
         Raises:
-            WrongTimeError: if the rows of a query were asked for before.
+            WrongTimeError: if the rows of a query were requested before.
         """
         self._style.print(self._take(), sys.stdout.write)
         sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""Results as people read them: a table drawn with borders, as Flink's tableau, or the bare content."""
+"""Human-readable results: a bordered table, as in Flink's tableau style, or the bare content."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from penstock.table.session.value_text import text_of
 NULL_TEXT: Final = "<NULL>"
 ROW_KIND: Final = "op"
 _CUT: Final = "..."
-#: takes a line with its end
+#: receives a line including its line end
 Write = Callable[[str], object]
 
 
 class PrintStyle(Protocol):
-    """A way to print rows."""
+    """A style for printing rows."""
 
     def print(self, rows: Iterable[ChangelogRow], write: Write) -> None:
         """Print all rows."""
@@ -29,7 +29,7 @@ class PrintStyle(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RawContent:
-    """Values with commas in between, and nothing around them."""
+    """Prints comma-separated values without borders."""
 
     schema: RowSchema
 
@@ -42,10 +42,11 @@ class RawContent:
 
 @dataclass(frozen=True, slots=True)
 class Tableau:
-    """A table with borders, and below it how many rows there are.
+    """Prints a bordered table, followed by the number of rows.
 
-    `fits_rows`: columns are as wide as what is in them, which takes all rows first; otherwise as their types can be.
-    `width_max`: what is wider is cut. `counts_received`: say how many rows have come, as a client of a stream does.
+    `fits_rows`: size columns to their contents, which reads all rows first; otherwise size them to their types.
+    `width_max`: truncate longer values. `counts_received`: print the number of received rows, as a streaming client
+    does.
     """
 
     schema: RowSchema
@@ -104,7 +105,7 @@ class Tableau:
 
 
 def type_width(data_type: DataType) -> int | None:
-    """How wide values of a type are at most, or None where they can be of any width."""
+    """Return the maximum width of a type's values, or None if it is unbounded."""
     match data_type:
         case types.TinyIntType():
             return 4
@@ -129,7 +130,7 @@ def type_width(data_type: DataType) -> int | None:
 
 
 def display_width(text: str) -> int:
-    """How many columns of a terminal a text takes: wide characters take two."""
+    """Return how many terminal columns a text takes: wide characters take two."""
     return len(text) + sum(unicodedata.east_asian_width(char) in "FW" for char in text)
 
 
@@ -138,7 +139,7 @@ def _line(texts: Sequence[str], widths: Sequence[int]) -> str:
 
 
 def _fitted(text: str, width: int) -> str:
-    """A text at the right end of so many columns, cut where it has more."""
+    """Right-align a text to `width` columns, and truncate it if it is longer."""
     found = display_width(text)
     if found <= width:
         return " " * (width - found) + text

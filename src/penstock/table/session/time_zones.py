@@ -1,4 +1,4 @@
-"""The time zone of a session, as the option `table.local-time-zone` names it."""
+"""The session's time zone, as set by the option `table.local-time-zone`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from penstock.table.data.zone_names import zone_by_id
 
 
 def zone_of(name: str) -> tzinfo:
-    """The zone of a name such as `America/New_York`, `UTC` or `GMT-03:00`. Raises `ConfigurationError` for others."""
+    """Return the zone named, for example, `America/New_York`, `UTC` or `GMT-03:00`. Raises `ConfigurationError`."""
     found = zone_by_id(name)
     if found is None:
         raise ConfigurationError(
@@ -23,13 +23,16 @@ def zone_of(name: str) -> tzinfo:
 
 
 def system_zone() -> str:
-    """The name of the zone of this machine; `UTC` where it has none."""
+    """Return the name of this machine's zone; `UTC` if it has none."""
     return os.environ.get("TZ", "").removeprefix(":") or _linked_zone()
 
 
 @cache
 def _linked_zone() -> str:
-    """What the machine says; it is asked once, as the C library does, because each query asks for the zone."""
+    """Return the zone configured on this machine.
+
+    It is read once, as the C library does, because every query needs it.
+    """
     linked = Path("/etc/localtime")
     _, mark, name = str(linked.resolve()).partition("zoneinfo/") if linked.is_symlink() else ("", "", "")
     return name if mark else "UTC"

@@ -1,4 +1,4 @@
-"""Functions of the program: temporary ones, and those that every database knows."""
+"""User-defined functions: temporary catalog functions, and system functions, which all databases see."""
 
 from __future__ import annotations
 
@@ -14,42 +14,42 @@ Path = tuple[str, str, str]
 
 
 class UserFunctions:
-    """What a session has registered. Names count without their case."""
+    """The functions registered in a session. Names are case-insensitive."""
 
     def __init__(self) -> None:
         self._system: dict[str, Any] = {}
         self._temporary: dict[Path, Any] = {}
-        #: by the name and what was registered; this is kept, because ids of objects that are gone come again
+        #: by name and id of the registered object, which is kept alive because Python reuses ids
         self._defined: dict[tuple[str, int], tuple[Any, UserFunction]] = {}
         self._loaded: dict[tuple[str, str], UserFunction] = {}
 
     def system_names(self) -> list[str]:
-        """The names of temporary system functions."""
+        """Return the names of temporary system functions."""
         return sorted(self._system)
 
     def temporary_names(self, catalog: str, database: str) -> list[str]:
-        """The names of temporary functions of a database."""
+        """Return the names of a database's temporary functions."""
         return sorted(path[2] for path in self._temporary if path[:2] == (catalog, database))
 
     def find(self, path: Path) -> Any | None:
-        """The function of this name, or None."""
+        """Return the function with this name, or None. A system function hides a database's function."""
         return self._system.get(path[2].lower(), self._temporary.get(_key(path)))
 
     def find_system(self, name: str) -> Any | None:
-        """The temporary system function of this name, or None."""
+        """Return the temporary system function with this name, or None."""
         return self._system.get(name.lower())
 
     def find_temporary(self, path: Path) -> Any | None:
-        """The temporary function of this path, or None."""
+        """Return the temporary function at this path, or None."""
         return self._temporary.get(_key(path))
 
     def defined(self, found: Any, name: str) -> UserFunction:
-        """What was registered, as queries call it: always the same object for the same.
+        """Return a registered object as the function that queries call. The same object always gives the same function.
 
         Raises:
-            UnsupportedError: if it is not written in Python.
-            ValidationError: if its module or its name in it is not there.
-            TypeError: if it is no function.
+            UnsupportedError: if the function is not written in Python.
+            ValidationError: if its module does not exist or does not define it.
+            TypeError: if the object is not a function.
         """
         if isinstance(found, CatalogFunction):
             if found.language.upper() != "PYTHON":
@@ -74,7 +74,7 @@ class UserFunctions:
             raise ValidationError(f"Could not register temporary system function. A function named '{name}' exists.")
 
     def drop_system(self, name: str, if_exists: bool = False) -> bool:
-        """Take a system function away. Returns whether there was one."""
+        """Remove a system function. Returns whether it existed."""
         if self._system.pop(name.lower(), None) is not None:
             return True
         if not if_exists:
@@ -91,11 +91,11 @@ class UserFunctions:
             )
 
     def has_temporary(self, path: Path) -> bool:
-        """Whether there is a temporary function of this path."""
+        """Return whether there is a temporary function at this path."""
         return _key(path) in self._temporary
 
     def drop(self, path: Path, if_exists: bool = False) -> bool:
-        """Take a temporary function away. Returns whether there was one."""
+        """Remove a temporary function. Returns whether it existed."""
         if self._temporary.pop(_key(path), None) is not None:
             return True
         if not if_exists:

@@ -1,4 +1,4 @@
-"""Values of results as text, as Flink prints them: what CAST to STRING gives, and bytes as literals."""
+"""Formats result values as Flink prints them: as CAST to STRING does, and bytes as literals."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _EPOCH: Final = datetime.datetime(1970, 1, 1)
 
 
 def text_of(value: Any, data_type: DataType, null: str = "NULL") -> str:
-    """A value as programs get it, as text. `null`: what stands for None; inside of others it is always `NULL`."""
+    """Format an external value. `null`: the text for None at the top level; nested values always use `NULL`."""
     if value is None:
         return null
     match data_type:

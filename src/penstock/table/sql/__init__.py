@@ -1,20 +1,20 @@
-"""SQL as Flink writes it: from text to statements.
+"""Flink SQL: from text to statements.
 
-`parse_statement` reads one statement and `parse_script` many; `sql_of` writes what they have read. Nothing here knows
-a table or a function: what names mean is for the planner to say. The parser is our own, because what it takes is just
-what Flink takes, with Flink's reserved words and precedences, and because an error names line and column. It is one
-descent, in files by subject:
+`parse_statement` parses one statement and `parse_script` a sequence of statements; `sql_of` prints syntax trees. This
+package does not know tables or functions: the planner resolves names. The parser is hand-written, so that it accepts
+exactly Flink's grammar, with its reserved words and precedences, and reports errors with line and column. It is one
+recursive-descent parser, split by subject:
 
-| file | what |
+| file | contents |
 | --- | --- |
-| `lexer` | text to tokens |
-| `words` | which words are no names |
-| `cursor` | the place in the tokens, and errors |
-| `syntax`, `relations`, `statements` | what is read: expressions, queries, statements |
+| `lexer` | tokenizer |
+| `words` | reserved words |
+| `cursor` | the position in the tokens, and errors |
+| `syntax`, `relations`, `statements` | syntax trees: expressions, queries, statements |
 | `type_parser`, `expression_parser`, `function_parser` | types and expressions |
 | `query_parser`, `relation_parser`, `pattern_parser` | queries |
 | `table_parser`, `alter_parser`, `statement_parser`, `script` | statements |
-| `printing`, `expression_printing`, `query_printing` | all of this as SQL again |
+| `printing`, `expression_printing`, `query_printing` | syntax trees back to SQL |
 """
 
 from penstock.table.sql import expression_printing, query_printing  # noqa: F401 - they say how nodes are printed

@@ -1,4 +1,4 @@
-"""ALTER TABLE and its many actions, ALTER VIEW, and ALTER of what has options."""
+"""Parses ALTER statements: tables with their many actions, views, and objects with options."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from penstock.table.sql.table_parser import TableParser
 
 
 class AlterParser(TableParser):
-    """See the module's text."""
+    """See the module docstring."""
 
     def alter_table(self, at: int, is_materialized: bool) -> Statement:
-        """What follows ALTER TABLE."""
+        """Parse the rest of an ALTER TABLE statement."""
         if_exists = not is_materialized and self.if_exists()
         path = self.path()
         actions = self._actions(is_materialized)
@@ -47,7 +47,7 @@ class AlterParser(TableParser):
         return AlterAction("RENAME COLUMN", names=(old, self.path()))
 
     def keys(self) -> tuple[str, ...]:
-        """Keys of options in parentheses, of which there may be none."""
+        """Parse a possibly empty list of option keys in parentheses."""
         self.expect("(")
         found = () if self.sees(")") else tuple(self.list_of(self.text))
         self.expect(")")
@@ -108,7 +108,7 @@ class AlterParser(TableParser):
         return found
 
     def _materialized(self) -> AlterAction:
-        """What only materialised tables have."""
+        """Parse an action that only materialized tables have."""
         if self.accept("AS"):
             return AlterAction("AS", query=self.query())
         if self.accept("REFRESH"):
@@ -121,7 +121,7 @@ class AlterParser(TableParser):
     # --- what is not a table -----------------------------------------------------------------------------------------
 
     def alter_view(self, at: int) -> Statement:
-        """What follows ALTER VIEW."""
+        """Parse the rest of an ALTER VIEW statement."""
         path = self.path()
         if self.accept("RENAME"):
             self.expect("TO")
@@ -130,7 +130,7 @@ class AlterParser(TableParser):
         return statements.AlterView(path, (), self.query(), at=at)
 
     def alter_other(self, what: str, at: int) -> Statement:
-        """What follows ALTER CATALOG, DATABASE, MODEL or CONNECTION."""
+        """Parse the rest of an ALTER CATALOG, DATABASE, MODEL or CONNECTION statement."""
         if_exists = what in ("MODEL", "CONNECTION") and self.if_exists()
         path: Path = (self.name(),) if what == "CATALOG" else self.path()
         if self.accept("SET"):

@@ -1,4 +1,7 @@
-"""The place in the tokens of a text. Parsers look ahead, take what they expect, and say what they found instead."""
+"""A position in the tokens of a text.
+
+Parsers look ahead, consume the tokens they expect, and report unexpected ones.
+"""
 
 from __future__ import annotations
 
@@ -11,35 +14,35 @@ from penstock.table.sql.lexer import Kind, SqlParserError, Token, place, tokens_
 from penstock.table.sql.words import RESERVED
 
 T = TypeVar("T")
-#: the tokens that parsers ask for by their text
+#: the kinds of tokens that parsers match by text
 _SEEN: Final = (Kind.WORD, Kind.OPERATOR, Kind.HINT)
 
 
 class Cursor:
-    """The base of all parsers: they share one place in one text."""
+    """The base class of all parsers, which share one position in one text."""
 
     def __init__(self, sql: str) -> None:
         self.sql = sql
         self.tokens = tokens_of(sql)
         self.index = 0
-        #: where parentheses open one after another: the first one, and what follows the last one
+        #: a run of opening parentheses: the index of the first one, and the index after the last one
         self._opening = (0, 0)
-        #: how many expressions, queries and types are being read, each within the one before
+        #: the current nesting depth of expressions, queries and types
         self._open_levels = 0
-        #: the most levels that were added on one path of the tree since the innermost level was opened
+        #: the most levels added on one path of the tree since the innermost level was opened
         self._added_levels = 0
 
     @property
     def token(self) -> Token:
-        """The next one."""
+        """The next token."""
         return self.tokens[self.index]
 
     def peek(self, ahead: int = 1) -> Token:
-        """One that follows; the last one over and over at the end."""
+        """Return a token further ahead; past the end, always the last one."""
         return self.tokens[min(self.index + ahead, len(self.tokens) - 1)]
 
     def take(self) -> Token:
-        """The next one, which is behind the cursor then."""
+        """Consume the next token and return it."""
         token = self.token
         if token.kind is not Kind.END:
             self.index += 1
@@ -48,10 +51,10 @@ class Cursor:
     # --- words and operators -----------------------------------------------------------------------------------------
 
     def sees(self, *texts: str) -> bool:
-        """Whether these words and operators come next."""
+        """Return whether these words and operators come next."""
         tokens, index = self.tokens, self.index
         for text in texts:
-            # The last token is the end, which nobody asks for by its text.
+            # The last token is the end marker, which callers never match by its text.
             token = tokens[index]
             if token.text != text or token.kind not in _SEEN:
                 return False
@@ -59,7 +62,7 @@ class Cursor:
         return True
 
     def sees_any(self, *texts: str) -> bool:
-        """Whether one of them comes next."""
+        """Return whether one of these words and operators comes next."""
         return any(self._is(self.token, text) for text in texts)
 
     @staticmethod
@@ -67,37 +70,37 @@ class Cursor:
         return token.text == text and token.kind in _SEEN
 
     def accept(self, *texts: str) -> bool:
-        """Take these if they come next."""
+        """Consume these if they come next."""
         if self.sees(*texts):
             self.index += len(texts)
             return True
         return False
 
     def accept_any(self, *texts: str) -> str | None:
-        """Take one of them if it comes next."""
+        """Consume one of these if it comes next."""
         return self.take().text if self.sees_any(*texts) else None
 
     def expect(self, *texts: str) -> None:
-        """Take these. Raises `SqlParserError` for anything else."""
+        """Consume these. Raises `SqlParserError` for anything else."""
         for text in texts:
             if not self.accept(text):
                 self.fail(f'expected "{text}"')
 
     def fail(self, expected: str) -> NoReturn:
-        """What comes next is not what may come."""
+        """Raise `SqlParserError` for an unexpected next token."""
         self.refuse(f'Encountered "{self.token.source}": {expected},', self.token.at)
 
     def refuse(self, reason: str, at: int) -> NoReturn:
-        """What began at an offset cannot be taken."""
+        """Raise `SqlParserError` for a construct that begins at an offset."""
         raise SqlParserError(reason, *place(self.sql, at))
 
     # --- levels ------------------------------------------------------------------------------------------------------
 
     def open_level(self) -> int:
-        """Begin a tree within another one. Returns what `close_level` needs. Raises `SqlParserError` if it is too deep.
+        """Begin a nested tree. Returns the argument for `close_level`. Raises `SqlParserError` if it is too deep.
 
-        The parser calls itself for each open level. `a + b + c` opens no level, but its tree has two operators, one
-        below the other: `add_level` counts these. So a tree is at most as tall as both limits together.
+        The parser recurses once for each open level. `a + b + c` opens no level, but its tree has two nested operators:
+        `add_level` counts these. A tree is thus at most as tall as both limits together.
         """
         self._open_levels += 1
         if self._open_levels > SHALLOW_LEVELS:
@@ -106,12 +109,12 @@ class Cursor:
         return before
 
     def close_level(self, before: int) -> None:
-        """End a tree that `open_level` has begun."""
+        """End the tree that `open_level` began."""
         self._open_levels -= 1
         self._added_levels = max(before, self._added_levels)
 
     def add_level(self) -> None:
-        """Count one more node above the tree that was read last. Raises `SqlParserError` if the tree is too tall."""
+        """Count one more node above the tree that was parsed last. Raises `SqlParserError` if the tree is too tall."""
         self._added_levels += 1
         if self._added_levels > SHALLOW_LEVELS:
             self._check_levels(self._added_levels)
@@ -126,7 +129,7 @@ class Cursor:
 
     @contextmanager
     def trying(self) -> Iterator[None]:
-        """Go back to where it began if a `SqlParserError` is raised, which goes on."""
+        """Restore the starting position if a `SqlParserError` is raised, and re-raise it."""
         before = self.index, self._open_levels, self._added_levels
         try:
             yield
@@ -137,12 +140,12 @@ class Cursor:
     # --- names and literals ------------------------------------------------------------------------------------------
 
     def sees_name(self) -> bool:
-        """Whether a name comes next."""
+        """Return whether a name comes next."""
         token = self.token
         return token.kind is Kind.QUOTED or (token.kind is Kind.WORD and token.text not in RESERVED)
 
     def name(self) -> str:
-        """A name, as it is written."""
+        """Parse a name, keeping its case."""
         if not self.sees_name():
             word = self.token
             if word.kind is Kind.WORD:
@@ -152,11 +155,11 @@ class Cursor:
         return token.text if token.kind is Kind.QUOTED else token.source
 
     def accept_name(self) -> str | None:
-        """A name if one comes next."""
+        """Parse a name if one comes next."""
         return self.name() if self.sees_name() else None
 
     def path(self) -> tuple[str, ...]:
-        """Names with dots in between."""
+        """Parse names separated by dots."""
         parts = [self.name()]
         while self.sees("."):
             self.take()
@@ -164,24 +167,24 @@ class Cursor:
         return tuple(parts)
 
     def text(self) -> str:
-        """A text in quotes; texts in a row are one."""
+        """Parse a string literal; adjacent literals are concatenated."""
         parts = [self.single_text()]
         while self.token.kind is Kind.TEXT:
             parts.append(self.take().text)
         return "".join(parts)
 
     def single_text(self) -> str:
-        """A text in quotes, where another one behind it does not belong to it."""
+        """Parse one string literal, without concatenating the literals after it."""
         if self.token.kind is not Kind.TEXT:
             self.fail("expected a text in single quotes")
         return self.take().text
 
     def accept_text(self) -> str | None:
-        """A text if one comes next."""
+        """Parse a string literal if one comes next."""
         return self.text() if self.token.kind is Kind.TEXT else None
 
     def whole_number(self) -> int:
-        """A whole number without a sign."""
+        """Parse a whole number without a sign."""
         if self.token.kind is not Kind.NUMBER or not self.token.text.isdecimal():
             self.fail("expected a whole number")
         return int(self.take().text)
@@ -189,7 +192,7 @@ class Cursor:
     # --- lists -------------------------------------------------------------------------------------------------------
 
     def list_of(self, parse: Callable[[], T]) -> list[T]:
-        """One or more with commas in between."""
+        """Parse one or more items separated by commas."""
         found = [parse()]
         tokens = self.tokens
         while tokens[self.index].text == "," and tokens[self.index].kind is Kind.OPERATOR:
@@ -198,22 +201,22 @@ class Cursor:
         return found
 
     def in_parentheses(self, parse: Callable[[], T]) -> T:
-        """What stands between parentheses."""
+        """Parse an item in parentheses."""
         self.expect("(")
         found = parse()
         self.expect(")")
         return found
 
     def names_in_parentheses(self) -> tuple[str, ...]:
-        """Names with commas in between, in parentheses."""
+        """Parse names separated by commas, in parentheses."""
         return tuple(self.in_parentheses(lambda: self.list_of(self.name)))
 
     @property
     def has_ended(self) -> bool:
-        """Whether nothing follows."""
+        """Whether all tokens are consumed."""
         return self.token.kind is Kind.END
 
     def finish(self) -> None:
-        """Nothing may follow."""
+        """Check that all tokens are consumed."""
         if not self.has_ended:
             self.fail("expected the end of the statement")

@@ -1,7 +1,7 @@
-"""Expressions: operators by their precedence, literals, names, and what stands in parentheses.
+"""Parses expressions: operators by precedence, literals, names, and parentheses.
 
-The precedences are Calcite's. From loose to tight: OR, AND, NOT, IS, comparisons, BETWEEN / IN / LIKE, + and -, * / %
-and ||, signs, and what follows a value (`.name`, `[index]`).
+The precedences are Calcite's. From loosest to tightest: OR, AND, NOT, IS, comparisons, BETWEEN / IN / LIKE, + and -,
+* / % and ||, signs, and suffixes (`.name`, `[index]`).
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ _BINARY: Final = {
     "%": _TIMES,
     "||": _TIMES,
 }
-#: operators that are one call of all their operands where they follow one another
+#: operators that form one call with all operands of a chain
 _CHAINED: Final = ("OR", "AND", "||")
 _COMPARISONS: Final = ("=", "<>", "!=", "<", "<=", ">", ">=")
-#: Operators on periods and multisets, with the words that make one up.
+#: Operators on periods and multisets, with the words that form them.
 _WORDS: Final = (
     ("IMMEDIATELY", "PRECEDES"),
     ("IMMEDIATELY", "SUCCEEDS"),
@@ -76,26 +76,26 @@ _BEGIN_QUERIES: Final = ("SELECT", "VALUES", "WITH")
 
 
 class ExpressionParser(TypeParser):
-    """See the module's text."""
+    """See the module docstring."""
 
     @abstractmethod
     def query(self) -> Query:
-        """A query without parentheses around it."""
+        """Parse a query that is not in parentheses."""
 
     @abstractmethod
     def function(self, path: tuple[str, ...], at: int, is_quoted: bool) -> Expression:
-        """What follows the name of a function: its operands and what belongs to them."""
+        """Parse the rest of a function call after its name: the operands and the clauses after them."""
 
     @abstractmethod
     def call(self, path: tuple[str, ...], at: int) -> Call:
-        """The operands of a function, and nothing of what may follow them."""
+        """Parse the operands of a function, without the clauses after them."""
 
     @abstractmethod
     def special_function(self, word: str) -> Expression | None:
-        """A function with a syntax of its own, if a word is one."""
+        """Parse a function with its own syntax, if the word is one."""
 
     def expression(self, least: int = 0) -> Expression:
-        """An expression, as far as its operators bind at least that tightly."""
+        """Parse an expression whose operators bind at least as tightly as `least`."""
         literal = self._lone_literal()
         if literal is not None:
             return literal
@@ -108,7 +108,7 @@ class ExpressionParser(TypeParser):
         return left
 
     def _lone_literal(self) -> Expression | None:
-        """A number or a text without an operator after it, as in long lists."""
+        """Parse a number or string that no operator follows, a fast path for long lists."""
         token = self.tokens[self.index]
         if token.kind is not Kind.NUMBER and token.kind is not Kind.TEXT:
             return None
@@ -121,7 +121,7 @@ class ExpressionParser(TypeParser):
         return syntax.TextLiteral(token.text, at=token.at)
 
     def expressions(self) -> tuple[Expression, ...]:
-        """One or more with commas in between."""
+        """Parse one or more expressions separated by commas."""
         return tuple(self.list_of(self.expression))
 
     def _prefixed(self) -> Expression:
@@ -138,7 +138,7 @@ class ExpressionParser(TypeParser):
     # --- operators ---------------------------------------------------------------------------------------------------
 
     def _operator(self, left: Expression, least: int) -> Expression | None:
-        """What an operator makes of the operand before it and those after it; None where none comes next."""
+        """Parse an operator and its right operands; return None if no operator comes next."""
         token = self.token
         if token.kind is not Kind.WORD and token.kind is not Kind.OPERATOR:
             return None
@@ -180,7 +180,7 @@ class ExpressionParser(TypeParser):
         self.fail("expected NULL, TRUE, FALSE, UNKNOWN, DISTINCT FROM or JSON after IS")
 
     def _range(self, left: Expression) -> Expression | None:
-        """BETWEEN, IN and LIKE, each perhaps with NOT."""
+        """Parse BETWEEN, IN or LIKE, optionally negated."""
         is_negated = self.sees("NOT") and self.peek().text in ("BETWEEN", "IN", "LIKE", "ILIKE", "SIMILAR", "RLIKE")
         if is_negated:
             self.take()
@@ -200,7 +200,7 @@ class ExpressionParser(TypeParser):
         return syntax.Like(left, pattern, escape, kind, is_negated, at=at)
 
     def _among(self) -> tuple[Expression, ...] | Query:
-        """A list or a query, in parentheses."""
+        """Parse a list or a query, in parentheses."""
         query = self.try_query()
         return query if query is not None else self.in_parentheses(self.expressions)
 
@@ -234,7 +234,7 @@ class ExpressionParser(TypeParser):
             self.add_level()
 
     def value(self) -> Expression:
-        """A value without operators before or after it."""
+        """Parse a value without operators before or after it."""
         return self._suffixed(self._primary())
 
     # --- values ------------------------------------------------------------------------------------------------------
@@ -258,14 +258,14 @@ class ExpressionParser(TypeParser):
         return self._named()
 
     def _bytes(self) -> str:
-        """The digits of bytes; those that follow as a text are of the same literal."""
+        """Parse the digits of a binary literal; adjacent string literals continue it."""
         digits = self.take().text
         while self.token.kind is Kind.TEXT:
             digits += self.take().text
         return digits
 
     def _escaped(self) -> Expression:
-        """What JDBC puts in braces: {fn function(…)}, {d 'date'}, {t 'time'}, {ts 'timestamp'}."""
+        """Parse a JDBC escape in braces: {fn function(…)}, {d 'date'}, {t 'time'}, {ts 'timestamp'}."""
         at = self.token.at
         self.expect("{")
         root = {"D": "DATE", "T": "TIME", "TS": "TIMESTAMP"}.get(self.token.text)
@@ -280,7 +280,7 @@ class ExpressionParser(TypeParser):
         return found
 
     def _by_word(self, word: str) -> Expression | None:
-        """What a word begins that is not just a name."""
+        """Parse an expression that begins with a keyword; return None if the word is just a name."""
         at, following = self.token.at, self.peek()
         if word in ("TRUE", "FALSE", "UNKNOWN", "NULL"):
             self.take()
@@ -331,7 +331,7 @@ class ExpressionParser(TypeParser):
 
     @staticmethod
     def _begins_value(token: Token) -> bool:
-        """Whether a value begins with a token, and not what may follow a name."""
+        """Return whether a token begins a value, rather than continuing after a name."""
         if token.kind is Kind.WORD:
             return token.text not in RESERVED or token.text in CALLABLE or token.text in _BEGIN_VALUES
         return token.kind in (Kind.QUOTED, Kind.TEXT, Kind.NUMBER)
@@ -371,7 +371,7 @@ class ExpressionParser(TypeParser):
         return syntax.RowValue(self.in_parentheses(self.expressions), at=at)
 
     def _map(self, at: int) -> Expression:
-        """MAP of a query, or of operands as a function has them."""
+        """Parse MAP of a query, or MAP with operands like a function."""
         word = self.take().source
         query = self.try_query()
         if query is not None:
@@ -397,7 +397,7 @@ class ExpressionParser(TypeParser):
         return syntax.Collection(root, items, at=at)
 
     def _parenthesised(self) -> Expression:
-        """A query, a row, or an expression in parentheses."""
+        """Parse a query, a row, or an expression in parentheses."""
         at = self.token.at
         query = self.try_query()
         if query is not None:
@@ -427,7 +427,7 @@ class ExpressionParser(TypeParser):
         return syntax.LambdaFunction(parameters, self.expression(), at=at)
 
     def try_query(self) -> Query | None:
-        """A query in parentheses, if that is what comes next; the place stays where it is if not."""
+        """Parse a query in parentheses; return None and keep the position if none comes next."""
         ahead = self._parentheses_ahead()
         first = self.peek(ahead)
         is_table = first.text == "TABLE" and self.peek(ahead + 1).text != "("
@@ -442,7 +442,7 @@ class ExpressionParser(TypeParser):
             return None
 
     def _parentheses_ahead(self) -> int:
-        """How many parentheses open one after another. Where they end is known for all of them."""
+        """Return how many parentheses open one after another; the end of such a run is remembered."""
         begin, end = self._opening
         if not begin <= self.index < end:
             end = self.index
@@ -452,7 +452,7 @@ class ExpressionParser(TypeParser):
         return end - self.index
 
     def _named(self) -> Expression:
-        """A column, or a call of a function."""
+        """Parse a column or a function call."""
         first = self.token
         is_quoted = first.kind is Kind.QUOTED
         if first.kind is Kind.WORD and first.text in RESERVED:

@@ -1,4 +1,4 @@
-"""Expressions as SQL again; see `printing`."""
+"""Prints expressions as SQL; see `printing`."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _(node: syntax.IntervalLiteral) -> str:
 
 
 def unit_of(qualifier: IntervalQualifier) -> str:
-    """The unit of an interval."""
+    """Print the unit of an interval."""
     words = qualifier.resolution.value.split(" ")
     if qualifier.times > 1:
         words = ["WEEK" if qualifier.times == 7 else "QUARTER"]
@@ -232,7 +232,7 @@ def _of_json_path(node: Call) -> str:
 
 
 def _after(node: Call, has_order: bool) -> str:
-    """What follows the parentheses of a call."""
+    """Print the clauses after the parentheses of a call."""
     nulls = {True: "RESPECT NULLS", False: "IGNORE NULLS", None: ""}[node.respects_nulls]
     distinct = f"WITHIN DISTINCT ({listed(node.within_distinct)})" if node.within_distinct else ""
     group = f"WITHIN GROUP (ORDER BY {ordered(node.order)})" if has_order else ""
@@ -245,7 +245,7 @@ def _after(node: Call, has_order: bool) -> str:
 
 
 def ordered(items: Iterable[OrderItem]) -> str:
-    """What follows ORDER BY."""
+    """Print the items of ORDER BY."""
     return ", ".join(
         spaced(
             sql_of(item.expression),
@@ -263,7 +263,7 @@ def _(node: syntax.Over) -> str:
 
 
 def window_of(window: WindowSpecification) -> str:
-    """A window, without the parentheses around it."""
+    """Print a window specification without its parentheses."""
     frame = ""
     if window.unit is not None and window.lower is not None:
         lower = _bound(window.lower)

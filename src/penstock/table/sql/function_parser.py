@@ -1,4 +1,4 @@
-"""Calls of functions: operands of every kind, what follows them, and functions with a syntax of their own."""
+"""Parses function calls: operands of every kind, the clauses after them, and functions with their own syntax."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _TIME_UNITS: Final = frozenset(
 
 
 _DAYS: Final = ("MONDAY", "TUESDAY", "WEDNESDAY", "THURSDAY", "FRIDAY", "SATURDAY", "SUNDAY")
-#: What may stand before ON, and what after it.
+#: The behaviours allowed before ON, and the events allowed after it.
 _ON: Final = {
     "JSON_EXISTS": (("TRUE", "FALSE", "UNKNOWN", "ERROR"), ("ERROR",)),
     "JSON_VALUE": (("ERROR", "NULL", "DEFAULT"), ("EMPTY", "ERROR")),
@@ -31,28 +31,28 @@ _ON: Final = {
 
 
 class FunctionParser(ExpressionParser):
-    """See the module's text."""
+    """See the module docstring."""
 
     @abstractmethod
     def order_items(self) -> tuple[OrderItem, ...]:
-        """What follows ORDER BY."""
+        """Parse the items of ORDER BY."""
 
     @abstractmethod
     def window_specification(self) -> WindowSpecification:
-        """A window, without the parentheses around it."""
+        """Parse a window specification without its parentheses."""
 
     @abstractmethod
     def table_query(self) -> Query:
-        """What follows TABLE as an argument: a path, or a query in parentheses."""
+        """Parse the operand of TABLE as an argument: a path, or a query in parentheses."""
 
     # --- calls -------------------------------------------------------------------------------------------------------
 
     def function(self, path: tuple[str, ...], at: int, is_quoted: bool) -> Expression:
-        """What follows the name of a function."""
+        """Parse the rest of a function call after its name."""
         return self._after(self.call(path, at))
 
     def call(self, path: tuple[str, ...], at: int) -> Call:
-        """The operands of a function, and nothing of what may follow them."""
+        """Parse the operands of a function, without the clauses after them."""
         self.expect("(")
         operands: tuple[Expression, ...] = ()
         is_distinct = False
@@ -71,7 +71,7 @@ class FunctionParser(ExpressionParser):
         return tuple(found)
 
     def _operand(self, takes_query: bool = False) -> Expression:
-        """An operand; with `takes_query` a query may stand there without parentheses."""
+        """Parse an operand; with `takes_query`, a query needs no parentheses."""
         at = self.token.at
         if self.sees_name() and self.peek().text == "=>":
             name = self.name()
@@ -118,10 +118,10 @@ class FunctionParser(ExpressionParser):
 
     @abstractmethod
     def order_items_of(self, most: int) -> tuple[OrderItem, ...]:
-        """At most so many of what follows ORDER BY, where a comma may mean something else."""
+        """Parse at most `most` items of ORDER BY, where a comma may end the list."""
 
     def _partition(self) -> tuple[Expression, ...]:
-        """Columns without parentheses: one, for a comma begins the next argument."""
+        """Parse columns without parentheses: only one, because a comma begins the next argument."""
         return (self.expression(),)
 
     def _nulls(self) -> bool | None:
@@ -131,7 +131,7 @@ class FunctionParser(ExpressionParser):
         return None
 
     def _after(self, call: Call) -> Expression:
-        """What may follow the parentheses of a call."""
+        """Parse the clauses after the parentheses of a call."""
         changes: dict[str, object] = {}
         if (nulls := self._nulls()) is not None:
             changes["respects_nulls"] = nulls
@@ -158,7 +158,7 @@ class FunctionParser(ExpressionParser):
     # --- functions with a syntax of their own ------------------------------------------------------------------------
 
     def special_function(self, word: str) -> Expression | None:
-        """A function with a syntax of its own, if a word is one; its parenthesis comes next."""
+        """Parse a function with its own syntax, if the word is one; its parenthesis comes next."""
         parsers: dict[str, Callable[[str, int], Expression]] = {
             "CAST": self._cast,
             "TRY_CAST": self._cast,
@@ -223,12 +223,12 @@ class FunctionParser(ExpressionParser):
         return found
 
     def _plain(self, word: str, at: int) -> Expression:
-        """Operands, at least one, with no OVER or FILTER after them."""
+        """Parse at least one operand, without OVER or FILTER after it."""
         is_distinct = self.accept_any("DISTINCT", "ALL") == "DISTINCT"
         return replace(self._call(word, at, *self._operands()), is_distinct=is_distinct)
 
     def _navigation(self, word: str, at: int) -> Expression:
-        """A value of another row, perhaps with how many rows it is away."""
+        """Parse a value of another row, optionally with its distance in rows."""
         operands = [self.expression()]
         if self.accept(","):
             begin, sign = self.token.at, self.accept_any("+", "-")
@@ -285,7 +285,7 @@ class FunctionParser(ExpressionParser):
         return self._call(word, at, what, where, self.expression() if self.accept("FROM") else None)
 
     def _convert(self, word: str, at: int) -> Expression:
-        """CONVERT of a text to a character set."""
+        """Parse CONVERT of a string to a character set."""
         operands = [self.expression()]
         if self.accept("USING"):
             return self._call(word, at, *operands, syntax.Reference(self.path()))
@@ -377,7 +377,7 @@ class FunctionParser(ExpressionParser):
         return " ".join([*words, "WRAPPER"])
 
     def _on(self, operands: list[Expression], behaviours: tuple[str, ...], events: tuple[str, ...]) -> str:
-        """What a JSON function does with nothing, or with an error."""
+        """Parse the behaviour of a JSON function on an empty result or an error."""
         behaviour = self.accept_any(*behaviours)
         if behaviour is None:
             self.fail("expected )")

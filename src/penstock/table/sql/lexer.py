@@ -1,4 +1,4 @@
-"""Tokens of SQL text: words, names in backticks, texts, numbers, operators; and hints, which look like comments."""
+"""The SQL tokenizer: words, names in backticks, strings, numbers, operators, and hints, which look like comments."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from penstock.base.errors import PenstockError
 
 
 class SqlParserError(PenstockError, ValueError):
-    """A text that is no SQL as Flink has it. `line` and `column` count from 1."""
+    """Raised for text that is not valid Flink SQL. `line` and `column` count from 1."""
 
     suppresses_restart = True
 
@@ -24,7 +24,7 @@ class SqlParserError(PenstockError, ValueError):
 
 
 class Kind(Enum):
-    """What a token is."""
+    """The kind of a token."""
 
     WORD = auto()
     QUOTED = auto()
@@ -37,7 +37,7 @@ class Kind(Enum):
 
 
 class Token(NamedTuple):
-    """`text`: the word in capitals, the name, the value of a text, or the operator; `source`: as it is written."""
+    """`text`: the word in capitals, the name, the value of a string, or the operator; `source`: the original text."""
 
     kind: Kind
     text: str
@@ -45,7 +45,7 @@ class Token(NamedTuple):
     at: int
 
 
-#: Longer ones first.
+#: Longer operators come first.
 _OPERATORS: Final = ("=>", "->", "<=", ">=", "<>", "!=", "||", "{-", "-}", *"+-*/%=<>(),.;[]{}?:|^$")
 _TOKEN: Final = re.compile(
     r"\s*(?:"
@@ -60,7 +60,7 @@ _TOKEN: Final = re.compile(
     r"|(?P<WORD>[^\W\d][\w$]*|\$[\w$]+)"
     rf"|(?P<OPERATOR>{'|'.join(map(re.escape, _OPERATORS))}))"
 )
-#: the tokens whose text is their source
+#: the tokens whose text equals their source
 _PLAIN: Final = {"NUMBER": Kind.NUMBER, "OPERATOR": Kind.OPERATOR}
 #: the escapes in E'…'
 _ESCAPES: Final = re.compile(
@@ -73,13 +73,13 @@ _UESCAPE: Final = re.compile(r"\s*UESCAPE\s+'(.)'", re.IGNORECASE)
 
 
 def place(sql: str, at: int) -> tuple[int, int]:
-    """Line and column of an offset, from 1."""
+    """Return the line and column of an offset, from 1."""
     before = sql[:at]
     return before.count("\n") + 1, at - (before.rfind("\n") + 1) + 1
 
 
 def tokens_of(sql: str) -> list[Token]:
-    """All tokens, the last of kind END. Raises `SqlParserError`."""
+    """Return all tokens, the last of kind END. Raises `SqlParserError`."""
     found: list[Token] = []
     at, hint_end, end = 0, -1, len(sql)
     match_at, new = _TOKEN.match, tuple.__new__
@@ -99,7 +99,7 @@ def tokens_of(sql: str) -> list[Token]:
         if kind is not None:
             found.append(new(Token, (kind, source, source, begin)))
             if kind is Kind.NUMBER and at < end and sql[at] in ",)":
-                # As in a long list of numbers, where this saves a match each.
+                # A fast path for long lists of numbers: it saves matching the separator.
                 found.append(new(Token, (Kind.OPERATOR, sql[at], sql[at], at)))
                 at += 1
         elif name == "SPACE":
@@ -144,7 +144,7 @@ def _prefixed(sql: str, source: str, at: int, escape: str) -> Token:
 
 
 def _unescaped(sql: str, source: str, at: int) -> str:
-    """The value of E'…', where backslashes begin characters as in C. Unknown ones stay in the text, as in Flink."""
+    """Return the value of E'…', with backslash escapes as in C. Unknown escapes are kept verbatim, as in Flink."""
 
     def character(match: re.Match[str]) -> str:
         if match["BROKEN"] is not None:
@@ -167,7 +167,7 @@ def _unescaped(sql: str, source: str, at: int) -> str:
 
 
 def _decoded(text: str, escape: str = "\\") -> str:
-    """With characters by their numbers in hexadecimal digits: four, or + and six."""
+    """Decode Unicode escapes, which have four hexadecimal digits, or a + and six."""
     mark = re.escape(escape)
     pattern = rf"{mark}({mark}|[0-9a-fA-F]{{4}}|\+[0-9a-fA-F]{{6}})"
     return re.sub(pattern, lambda match: escape if match[1] == escape else chr(int(match[1].lstrip("+"), 16)), text)

@@ -1,4 +1,4 @@
-"""MATCH_RECOGNIZE: its clauses, and its pattern, which is a regular expression over names of rows."""
+"""Parses MATCH_RECOGNIZE: its clauses, and its pattern, which is a regular expression over row variables."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from penstock.table.sql.syntax import Expression, IntervalLiteral, IntervalQuali
 
 
 class PatternParser(RelationParser):
-    """See the module's text."""
+    """See the module docstring."""
 
     def match_recognize(self, source: Relation) -> Relation:
-        """The parentheses after MATCH_RECOGNIZE."""
+        """Parse the parentheses after MATCH_RECOGNIZE."""
         self.expect("(")
         partition = self.expressions() if self.accept("PARTITION", "BY") else ()
         order = self.order_items() if self.accept("ORDER", "BY") else ()
@@ -97,7 +97,7 @@ class PatternParser(RelationParser):
         return Pattern("REPEAT", parts=(part,), least=least, most=most, is_reluctant=self.accept("?"))
 
     def _times(self) -> tuple[int, int | None]:
-        """What stands in braces: {2}, {2,}, {,3}, {2, 3}."""
+        """Parse a quantifier in braces: {2}, {2,}, {,3}, {2, 3}."""
         least = 0 if self.sees(",") else self.whole_number()
         if not self.accept(","):
             most: int | None = least

@@ -1,7 +1,7 @@
-"""Syntax as SQL again. What is printed parses to what was printed, whatever names and texts hold.
+"""Prints syntax trees as SQL. The output parses back to the same tree, whatever characters names and strings contain.
 
-Names are in backticks, and every operator is in parentheses. How each kind of node is printed is in
-`expression_printing` and `query_printing`; the package imports both.
+Names are printed in backticks, and every operator in parentheses. `expression_printing` and `query_printing` register
+the printer of each kind of node; the package imports both.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from penstock.table.sql.syntax import Expression
 
 @singledispatch
 def sql_of(node: object) -> str:
-    """An expression, or a query without parentheses around it, as SQL."""
+    """Print an expression or a query, without parentheses around a query."""
     raise WrongTypeError(f"{type(node).__name__} is no expression and no query")
 
 
 def listed(expressions: Iterable[Expression]) -> str:
-    """Expressions with commas in between."""
+    """Print expressions separated by commas."""
     return ", ".join(map(sql_of, expressions))
 
 
 def path_of(path: Iterable[str]) -> str:
-    """Names with dots in between."""
+    """Print a path: quoted names separated by dots."""
     return ".".join(map(quoted, path))
 
 
 def spaced(*parts: str) -> str:
-    """What is there, with spaces in between."""
+    """Join the parts that are not empty with spaces."""
     return " ".join(part for part in parts if part)

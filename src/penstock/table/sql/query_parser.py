@@ -1,4 +1,4 @@
-"""Queries: SELECT, VALUES, set operations, WITH, ORDER BY and LIMIT, windows and hints."""
+"""Parses queries: SELECT, VALUES, set operations, WITH, ORDER BY and LIMIT, windows and hints."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _UNIONS: Final = ("UNION", "EXCEPT")
 
 
 class QueryParser(FunctionParser):
-    """See the module's text."""
+    """See the module docstring."""
 
     @abstractmethod
     def relation(self) -> Relation:
-        """What follows FROM."""
+        """Parse the relation after FROM."""
 
     def query(self) -> Query:
-        """A query without parentheses around it."""
+        """Parse a query that is not in parentheses."""
         before = self.open_level()
         found = self._query()
         self.close_level(before)
@@ -48,7 +48,7 @@ class QueryParser(FunctionParser):
             is_all = self._is_all()
             parts = [found, self._intersection()]
             if operator == "UNION":
-                # One after another they are one operation, however many there are.
+                # A chain of UNIONs becomes one operation with any number of parts.
                 while self.sees("UNION") and (self.peek().text == "ALL") == is_all:
                     self.take()
                     self._is_all()
@@ -86,7 +86,7 @@ class QueryParser(FunctionParser):
         return found.items if isinstance(found, syntax.RowValue) else (found,)
 
     def table_query(self) -> Query:
-        """What follows TABLE as an argument."""
+        """Parse the operand of TABLE as an argument."""
         return self.in_parentheses(self.query) if self.sees("(") else relations.TableQuery(self.path())
 
     # --- SELECT ------------------------------------------------------------------------------------------------------
@@ -124,7 +124,7 @@ class QueryParser(FunctionParser):
         )
 
     def select_item(self) -> SelectItem:
-        """An expression with the name that it may get."""
+        """Parse an expression with an optional alias."""
         at = self.token.at
         expression = syntax.Star(at=at) if self.accept("*") else self.expression()
         if self.accept("AS"):
@@ -188,11 +188,11 @@ class QueryParser(FunctionParser):
         self.fail("expected a whole number")
 
     def order_items(self) -> tuple[OrderItem, ...]:
-        """What follows ORDER BY."""
+        """Parse the items of ORDER BY."""
         return tuple(self.list_of(self._order_item))
 
     def order_items_of(self, most: int) -> tuple[OrderItem, ...]:
-        """At most so many of them."""
+        """Parse at most `most` items of ORDER BY."""
         found = [self._order_item()]
         while len(found) < most and self.accept(","):
             found.append(self._order_item())
@@ -211,7 +211,7 @@ class QueryParser(FunctionParser):
     # --- windows -----------------------------------------------------------------------------------------------------
 
     def window_specification(self) -> WindowSpecification:
-        """A window, without the parentheses around it."""
+        """Parse a window specification without its parentheses."""
         base = None if self.sees_any("PARTITION", "ORDER", "ROWS", "RANGE") else self.accept_name()
         partition = self.expressions() if self.accept("PARTITION", "BY") else ()
         order = self.order_items() if self.accept("ORDER", "BY") else ()
@@ -249,7 +249,7 @@ class QueryParser(FunctionParser):
     # --- hints -------------------------------------------------------------------------------------------------------
 
     def hints(self) -> tuple[Hint, ...]:
-        """Hints in one comment, if one comes next."""
+        """Parse the hints of one comment, if one comes next."""
         if not (self.token.kind is Kind.HINT and self.accept("/*+")):
             return ()
         found = self.list_of(self._hint)

@@ -1,4 +1,4 @@
-"""Queries as SQL again; see `printing`."""
+"""Prints queries as SQL; see `printing`."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _(query: relations.Ordered) -> str:
 
 
 def _body(query: Query) -> str:
-    """A query before ORDER BY or after WITH."""
+    """Print a query that is followed by ORDER BY or preceded by WITH."""
     text = sql_of(query)
     return f"({text})" if isinstance(query, relations.Ordered) else text
 
@@ -109,7 +109,7 @@ def _hint(hint: Hint) -> str:
 
 
 def _relation(relation: Relation) -> str:
-    """A relation, as FROM names it."""
+    """Print a relation in FROM."""
     if isinstance(relation, relations.Join):
         return _join(relation)
     return spaced(_unnamed(relation), _alias(relation), _sample(relation))
@@ -199,7 +199,7 @@ def _pattern(pattern: Pattern) -> str:
 
 
 def _part(pattern: Pattern) -> str:
-    """A pattern in another one."""
+    """Print a nested pattern."""
     text = _pattern(pattern)
     return f"({text})" if pattern.kind in ("CONCAT", "ALTER", "REPEAT") else text
 

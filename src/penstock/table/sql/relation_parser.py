@@ -1,4 +1,4 @@
-"""What may stand in FROM: tables, queries, functions, joins of them, and MATCH_RECOGNIZE on one."""
+"""Parses relations in FROM: tables, queries, functions, joins of them, and MATCH_RECOGNIZE on one."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from penstock.table.sql.relations import Relation
 
 
 class RelationParser(QueryParser):
-    """See the module's text."""
+    """See the module docstring."""
 
     @abstractmethod
     def match_recognize(self, source: Relation) -> Relation:
-        """The parentheses after MATCH_RECOGNIZE."""
+        """Parse the parentheses after MATCH_RECOGNIZE."""
 
     def relation(self) -> Relation:
-        """What follows FROM: a comma is a cross join, and all joins go from left to right, as in Flink."""
+        """Parse the relation after FROM: commas are cross joins, and joins associate left to right, as in Flink."""
         return self._joined(takes_commas=True)
 
     def _joined(self, takes_commas: bool = False) -> Relation:
@@ -69,7 +69,7 @@ class RelationParser(QueryParser):
         return found
 
     def _matched_or_pivoted(self, found: Relation) -> Relation:
-        """With MATCH_RECOGNIZE, PIVOT or UNPIVOT, where one comes next."""
+        """Parse MATCH_RECOGNIZE, PIVOT or UNPIVOT after a relation, if one comes next."""
         if self.sees("MATCH_RECOGNIZE"):
             return self._matched(found)
         begin = self.token.at
@@ -87,7 +87,7 @@ class RelationParser(QueryParser):
         return self.match_recognize(found) if self.accept("MATCH_RECOGNIZE") else found
 
     def _pivot(self) -> None:
-        """Aggregates FOR columns IN values."""
+        """Parse aggregates FOR columns IN values."""
         self.list_of(self._pivoted_aggregate)
         self.expect("FOR")
         self._name_or_names()
@@ -110,7 +110,7 @@ class RelationParser(QueryParser):
             self.accept_name()
 
     def _unpivot(self) -> None:
-        """Measures FOR axes IN columns."""
+        """Parse measures FOR axes IN columns."""
         self._name_or_names()
         self.expect("FOR")
         self._name_or_names()
@@ -126,7 +126,7 @@ class RelationParser(QueryParser):
         return self.names_in_parentheses() if self.sees("(") else (self.name(),)
 
     def _with_alias(self, found: Relation) -> Relation:
-        """With the name, and the names of columns, that follow."""
+        """Parse an optional alias after a relation, with optional column names."""
         if self.accept("AS") or (self.sees_name() and not self._begins_clause()):
             if isinstance(found, relations.AliasedJoin):
                 self.refuse("A join in parentheses takes no name, and here is one", self.tokens[self.index - 1].at)
@@ -137,7 +137,7 @@ class RelationParser(QueryParser):
         return replace(found, alias=alias, columns=columns)
 
     def _begins_clause(self) -> bool:
-        """Whether a word that may be a name begins something else here."""
+        """Return whether a word that could be a name begins a clause here."""
         return self.sees("ASOF", "JOIN")
 
     def _unnamed(self) -> Relation:

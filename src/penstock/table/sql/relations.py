@@ -1,4 +1,4 @@
-"""Queries as they are written: SELECT and what is around it, and what may stand in FROM."""
+"""Syntax trees of queries: SELECT and its clauses, and the relations in FROM."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from penstock.table.sql.syntax import Expression, IntervalQualifier, OrderItem, 
 
 @dataclass(frozen=True, slots=True)
 class Hint:
-    """`NAME('key' = 'value', …)` or `NAME(table, …)` in a comment of hints."""
+    """`NAME('key' = 'value', …)` or `NAME(table, …)` in a hint comment."""
 
     name: str
     options: tuple[tuple[str, str], ...] = ()
@@ -22,7 +22,7 @@ class Hint:
 
 @dataclass(frozen=True, slots=True)
 class SelectItem:
-    """An expression, and the name that it gets."""
+    """An expression with an optional alias."""
 
     expression: Expression
     alias: str | None = None
@@ -30,7 +30,7 @@ class SelectItem:
 
 @dataclass(frozen=True, slots=True)
 class GroupItem:
-    """What is grouped by: an expression, or ROLLUP, CUBE or GROUPING SETS (`kind`) of groups."""
+    """An item of GROUP BY: an expression, or ROLLUP, CUBE or GROUPING SETS (`kind`) of groups."""
 
     kind: str
     expressions: tuple[Expression, ...] = ()
@@ -68,7 +68,7 @@ class Values(Query):
 
 @dataclass(frozen=True, slots=True)
 class TableQuery(Query):
-    """TABLE name: all of a table."""
+    """TABLE name: all rows of a table."""
 
     kind: ClassVar = "EXPLICIT_TABLE"
     path: tuple[str, ...]
@@ -101,7 +101,7 @@ class Ordered(Query):
 
 @dataclass(frozen=True, slots=True)
 class CommonTable:
-    """A query with a name, and perhaps names for its columns."""
+    """A named query, optionally with column names."""
 
     name: str
     columns: tuple[str, ...]
@@ -110,7 +110,7 @@ class CommonTable:
 
 @dataclass(frozen=True, slots=True)
 class With(Query):
-    """A query and others that it knows by name."""
+    """A query with common table expressions."""
 
     kind: ClassVar = "WITH"
     tables: tuple[CommonTable, ...]
@@ -123,7 +123,7 @@ class With(Query):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Relation:
-    """The base of all; `alias` and `columns` are the names that it gets, if any. `sample`: what TABLESAMPLE says."""
+    """The base class of relations. `alias` and `columns`: its names, if any. `sample`: the text of TABLESAMPLE."""
 
     alias: str | None = None
     columns: tuple[str, ...] = ()
@@ -142,7 +142,7 @@ class NamedTable(Relation):
 
 @dataclass(frozen=True, slots=True)
 class DerivedTable(Relation):
-    """A query in parentheses; with LATERAL it sees the tables before it."""
+    """A query in parentheses; with LATERAL, it can reference the tables before it."""
 
     query: Query
     is_lateral: bool = False
@@ -151,7 +151,7 @@ class DerivedTable(Relation):
 
 @dataclass(frozen=True, slots=True)
 class FunctionTable(Relation):
-    """TABLE(function(…)); with LATERAL it sees the tables before it."""
+    """TABLE(function(…)); with LATERAL, it can reference the tables before it."""
 
     call: Expression
     is_lateral: bool = False
@@ -167,7 +167,7 @@ class UnnestedTable(Relation):
 
 @dataclass(frozen=True, slots=True)
 class Join(Relation):
-    """A join. `join_type`: INNER, LEFT, RIGHT, FULL, SEMI, ANTI or CROSS; a comma is a CROSS join, too."""
+    """A join. `join_type`: INNER, LEFT, RIGHT, FULL, SEMI, ANTI or CROSS; a comma is also a CROSS join."""
 
     left: Relation
     right: Relation
@@ -191,8 +191,8 @@ class AliasedJoin(Relation):
 class Pattern:
     """A part of a pattern.
 
-    `kind`: a variable (its name in `variable`), CONCAT, ALTER (one of several), PERMUTE, EXCLUDE, or REPEAT: `least` to
-    `most` times (None for any number), the fewest possible when it is reluctant; `^` and `$` for the ends.
+    `kind`: VARIABLE (named by `variable`), CONCAT, ALTER (one of several), PERMUTE, EXCLUDE, or REPEAT: `least` to
+    `most` times (None for any number), as few as possible if it is reluctant; `^` and `$` for the ends.
     """
 
     kind: str
@@ -205,7 +205,7 @@ class Pattern:
 
 @dataclass(frozen=True, slots=True)
 class MatchRecognize(Relation):
-    """Patterns of rows."""
+    """MATCH_RECOGNIZE of a relation."""
 
     source: Relation
     partition: tuple[Expression, ...]
@@ -213,7 +213,7 @@ class MatchRecognize(Relation):
     measures: tuple[SelectItem, ...]
     #: ONE ROW PER MATCH or ALL ROWS PER MATCH
     rows_per_match: str
-    #: where the search goes on: PAST LAST ROW, TO NEXT ROW, TO FIRST x or TO LAST x
+    #: where the search continues: PAST LAST ROW, TO NEXT ROW, TO FIRST x or TO LAST x
     skip: str
     pattern: Pattern
     within: tuple[str, IntervalQualifier] | None
@@ -223,7 +223,7 @@ class MatchRecognize(Relation):
 
 @dataclass(frozen=True, slots=True)
 class Pivot(Relation):
-    """PIVOT and UNPIVOT, which Flink's parser takes and its planner does not."""
+    """PIVOT and UNPIVOT, which Flink's parser accepts and its planner rejects."""
 
     source: Relation
     text: str

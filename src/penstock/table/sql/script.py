@@ -1,4 +1,4 @@
-"""Texts of one statement, scripts of many with semicolons after them, and paths."""
+"""Entry points of the parser: single statements, scripts of statements separated by semicolons, and paths."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Final
 from penstock.table.sql.statement_parser import StatementParser
 from penstock.table.sql.statements import Statement
 
-#: a text that is longer is read anew each time, and nothing of it is kept
+#: longer texts are parsed each time, without caching
 _KEPT_CHARACTERS_MAX: Final = 20_000
 
 
 def parse_statement(sql: str) -> Statement:
-    """The one statement of a text, which may end with a semicolon. Raises `SqlParserError`.
+    """Parse one statement, optionally terminated by a semicolon. Raises `SqlParserError`.
 
-    Statements never change, so texts that come again are not read again.
+    Statements are immutable, so repeated texts are parsed once and cached.
     """
     return _kept(sql) if len(sql) <= _KEPT_CHARACTERS_MAX else _statement(sql)
 
@@ -34,7 +34,7 @@ def _statement(sql: str) -> Statement:
 
 
 def parse_script(sql: str) -> list[Statement]:
-    """All statements of a text, which semicolons tell apart. Raises `SqlParserError`."""
+    """Parse all statements of a text, separated by semicolons. Raises `SqlParserError`."""
     parser = StatementParser(sql)
     found = []
     while not parser.has_ended:
@@ -47,7 +47,10 @@ def parse_script(sql: str) -> list[Statement]:
 
 
 def parse_path(text: str) -> tuple[str, ...]:
-    """The names of a path such as `` catalog.`data base`.table ``. Raises `SqlParserError` for text that is not one."""
+    """Parse a path such as `` catalog.`data base`.table `` into its names.
+
+    Raises `SqlParserError` if it is not a path.
+    """
     parser = StatementParser(text)
     found = parser.path()
     parser.finish()

@@ -1,4 +1,4 @@
-"""One statement of any kind: what its first words are says who reads the rest."""
+"""Parses any statement: the first words select the method that parses the rest."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from penstock.table.sql.syntax import Expression, Query
 from penstock.table.sql.table_parser import Words
 
 _DETAILS: Final = ("ESTIMATED_COST", "CHANGELOG_MODE", "JSON_EXECUTION_PLAN", "PLAN_ADVICE")
-#: What is shown without a place or a pattern.
+#: Objects of SHOW statements without FROM or LIKE.
 _SHOWN_WHOLE: Final = ("MODULES", "FULL MODULES", "JARS", "JOBS")
 _SHOWN_ILIKE: Final = ("CATALOGS", "DATABASES", "FUNCTIONS", "USER FUNCTIONS", "PROCEDURES")
 _OTHERS: Final = ("CATALOG", "DATABASE", "MODEL", "CONNECTION")
 
 
 class StatementParser(AlterParser):
-    """See the module's text."""
+    """See the module docstring."""
 
     def statement(self) -> Statement:
-        """A statement; what follows it is still there."""
+        """Parse a statement, and leave the tokens after it."""
         at, word = self.token.at, self.token.text
         readers: dict[str, Callable[[int], Statement]] = {
             "INSERT": self._insert,
@@ -88,7 +88,7 @@ class StatementParser(AlterParser):
         return statements.Insert(path, query, columns, partition, hints, overwrites, upserts, conflict, at=at)
 
     def try_query_ahead(self) -> bool:
-        """Whether a query begins behind the parentheses that come next."""
+        """Return whether a query begins after the opening parentheses that come next."""
         ahead = 0
         while self.peek(ahead).text == "(":
             ahead += 1
@@ -170,7 +170,7 @@ class StatementParser(AlterParser):
         return statements.Explain(statement, tuple(details), at=at)
 
     def _executed(self) -> Statement:
-        """What EXECUTE runs: a query, INSERT or STATEMENT SET."""
+        """Parse the statement that EXECUTE runs: a query, INSERT or STATEMENT SET."""
         at = self.token.at
         if self.sees("STATEMENT"):
             return self._statement_set(at)

@@ -1,4 +1,4 @@
-"""Statements as they are written, other than queries. `kind` is what Calcite calls them."""
+"""Syntax trees of statements other than queries. `kind` is Calcite's name for them."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from penstock.table.sql.relations import Hint
 from penstock.table.sql.syntax import Expression, Query
 
 Path = tuple[str, ...]
-#: Options as they are written, in order.
+#: Options as written, in order.
 Options = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statement:
-    """The base of all."""
+    """The base class of statements."""
 
     kind: ClassVar[str] = "OTHER"
     at: int = field(default=-1, compare=False, repr=False)
@@ -30,7 +30,7 @@ class QueryStatement(Statement):
 
     @property
     def kind(self) -> str:  # type: ignore[override]
-        """That of the query."""
+        """The kind of the query."""
         return self.query.kind
 
 
@@ -51,19 +51,19 @@ class Insert(Statement):
 
 @dataclass(frozen=True, slots=True)
 class StatementSet(Statement):
-    """Several INSERTs that are one job."""
+    """Several INSERTs that run as one job."""
 
     inserts: tuple[Insert, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class BeginStatementSet(Statement):
-    """The statements that follow belong to one set, until END."""
+    """BEGIN STATEMENT SET: collects the INSERTs up to END."""
 
 
 @dataclass(frozen=True, slots=True)
 class EndStatementSet(Statement):
-    """The set ends, and runs."""
+    """END: runs the collected INSERTs as one job."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class Execute(Statement):
 
 @dataclass(frozen=True, slots=True)
 class ExecutePlan(Statement):
-    """EXECUTE PLAN or COMPILE (AND EXECUTE) PLAN: a plan in a file, perhaps that of a statement."""
+    """EXECUTE PLAN or COMPILE (AND EXECUTE) PLAN: a plan in a file, optionally compiled from a statement."""
 
     file: str
     statement: Statement | None = None
@@ -86,7 +86,7 @@ class ExecutePlan(Statement):
 
 @dataclass(frozen=True, slots=True)
 class Explain(Statement):
-    """EXPLAIN, and what it shall show besides."""
+    """EXPLAIN, with the requested details."""
 
     kind: ClassVar = "EXPLAIN"
     statement: Statement
@@ -170,7 +170,7 @@ class Watermark:
 
 @dataclass(frozen=True, slots=True)
 class KeyConstraint:
-    """PRIMARY KEY or UNIQUE. `is_enforced`: None where nothing is said."""
+    """PRIMARY KEY or UNIQUE. `is_enforced`: None if not specified."""
 
     columns: tuple[str, ...]
     name: str | None = None
@@ -180,7 +180,7 @@ class KeyConstraint:
 
 @dataclass(frozen=True, slots=True)
 class Distribution:
-    """DISTRIBUTED BY. `kind`: HASH, RANGE or none."""
+    """DISTRIBUTED BY. `kind`: HASH, RANGE or None."""
 
     kind: str | None = None
     columns: tuple[str, ...] = ()
@@ -189,7 +189,7 @@ class Distribution:
 
 @dataclass(frozen=True, slots=True)
 class Like:
-    """LIKE table, and pairs that say what of it is taken, such as (`INCLUDING`, `ALL`)."""
+    """LIKE table, and pairs that select the parts to copy, such as (`INCLUDING`, `ALL`)."""
 
     path: Path
     options: tuple[tuple[str, str], ...] = ()
@@ -197,7 +197,7 @@ class Like:
 
 @dataclass(frozen=True, slots=True)
 class Elements:
-    """What stands in the parentheses of CREATE TABLE."""
+    """The elements in the parentheses of CREATE TABLE."""
 
     columns: tuple[Column, ...] = ()
     constraints: tuple[KeyConstraint, ...] = ()
@@ -206,11 +206,11 @@ class Elements:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateTable(Statement):
-    """CREATE TABLE, or REPLACE TABLE (`is_replace`); with a query it is filled from it."""
+    """CREATE TABLE, or REPLACE TABLE (`is_replace`). `query`: fills the table."""
 
     path: Path
     elements: Elements = Elements()
-    #: the names of columns alone, before a query
+    #: column names without types, before a query
     names: tuple[str, ...] = ()
     comment: str | None = None
     distribution: Distribution | None = None
@@ -225,29 +225,29 @@ class CreateTable(Statement):
 
     @property
     def kind(self) -> str:  # type: ignore[override]
-        """REPLACE TABLE, and CREATE OR REPLACE TABLE of a query, have none of their own."""
+        """CREATE_TABLE; OTHER_DDL for REPLACE TABLE, and for CREATE OR REPLACE TABLE of a query."""
         return "OTHER_DDL" if self.replaces and self.query is not None else "CREATE_TABLE"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateMaterializedTable(CreateTable):
-    """CREATE MATERIALIZED TABLE, kept fresh within an interval; Penstock's planner does not take it."""
+    """CREATE MATERIALIZED TABLE, kept fresh within an interval; Penstock's planner does not support it."""
 
     freshness: Expression | None = None
     refresh_mode: str | None = None
-    #: FROM_NOW, RESUME_OR_FROM_TIMESTAMP … and the operand that some of them take
+    #: FROM_NOW, RESUME_OR_FROM_TIMESTAMP … and the operand of those modes that take one
     start_mode: tuple[str, Expression | None] | None = None
     alters: bool = False
 
     @property
     def kind(self) -> str:  # type: ignore[override]
-        """CREATE OR ALTER has none of its own."""
+        """CREATE_TABLE; OTHER_DDL for CREATE OR ALTER."""
         return "OTHER_DDL" if self.alters else "CREATE_TABLE"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateView(Statement):
-    """CREATE VIEW. `text`: the query as it is written."""
+    """CREATE VIEW. `text`: the original text of the query."""
 
     kind: ClassVar = "CREATE_VIEW"
     path: Path
@@ -262,7 +262,7 @@ class CreateView(Statement):
 
 @dataclass(frozen=True, slots=True)
 class AlterTable(Statement):
-    """ALTER TABLE. Each action is a word or two, and what they are about."""
+    """ALTER TABLE, with a list of actions."""
 
     kind: ClassVar = "ALTER_TABLE"
     path: Path
@@ -274,7 +274,7 @@ class AlterTable(Statement):
 
 @dataclass(frozen=True, slots=True)
 class AlterAction:
-    """One change: `ADD COLUMN`, `MODIFY WATERMARK`, `RENAME TO` …, with what that is about in the fields it takes."""
+    """One change: `ADD COLUMN`, `MODIFY WATERMARK`, `RENAME TO` …. The verb determines the fields that are set."""
 
     verb: str
     names: tuple[Path, ...] = ()
@@ -376,7 +376,7 @@ class Drop(Statement):
 
     @property
     def kind(self) -> str:  # type: ignore[override]
-        """It says what is dropped."""
+        """The kind for the dropped object."""
         return _DROPS.get(self.what, "OTHER_DDL")
 
 
@@ -389,13 +389,13 @@ class Use(Statement):
 
     @property
     def kind(self) -> str:  # type: ignore[override]
-        """Modules are no DDL to Calcite."""
+        """OTHER_DDL; OTHER for modules."""
         return "OTHER" if self.what == "MODULES" else "OTHER_DDL"
 
 
 @dataclass(frozen=True, slots=True)
 class Show(Statement):
-    """SHOW `what`: TABLES, CREATE TABLE, CURRENT CATALOG, … in a place, and only what is like a pattern."""
+    """SHOW `what`: TABLES, CREATE TABLE, CURRENT CATALOG, … of a path, filtered by a pattern."""
 
     what: str
     path: Path = ()
@@ -406,7 +406,7 @@ class Show(Statement):
 
     @property
     def kind(self) -> str:  # type: ignore[override]
-        """Those that show one thing are DDL to Calcite."""
+        """OTHER_DDL for SHOW CREATE; otherwise OTHER."""
         return "OTHER_DDL" if self.what.startswith("CREATE ") else "OTHER"
 
 
@@ -420,13 +420,13 @@ class Describe(Statement):
 
     @property
     def kind(self) -> str:  # type: ignore[override]
-        """That of a table has its own."""
+        """DESCRIBE_TABLE for a table, OTHER_DDL for a catalog; otherwise OTHER."""
         return "DESCRIBE_TABLE" if self.what == "TABLE" else "OTHER_DDL" if self.what == "CATALOG" else "OTHER"
 
 
 @dataclass(frozen=True, slots=True)
 class SetOption(Statement):
-    """SET an option, or show all; RESET one, or all."""
+    """SET an option, or show all; RESET an option, or all."""
 
     key: str | None = None
     value: str | None = None
@@ -445,7 +445,7 @@ class LoadModule(Statement):
 
 @dataclass(frozen=True, slots=True)
 class JarStatement(Statement):
-    """ADD JAR or REMOVE JAR, which a job in Python has no use for."""
+    """ADD JAR or REMOVE JAR, which Python jobs do not need."""
 
     kind: ClassVar = "OTHER_DDL"
     file: str
@@ -454,7 +454,7 @@ class JarStatement(Statement):
 
 @dataclass(frozen=True, slots=True)
 class JobStatement(Statement):
-    """STOP JOB, DESCRIBE JOB (`verb`), and how it is stopped."""
+    """STOP JOB or DESCRIBE JOB (`verb`). `options`: how to stop it."""
 
     verb: str
     job_id: str
@@ -462,12 +462,12 @@ class JobStatement(Statement):
 
     @property
     def kind(self) -> str:  # type: ignore[override]
-        """Only looking at a job is no DDL to Calcite."""
+        """OTHER_DDL for STOP JOB; otherwise OTHER."""
         return "OTHER_DDL" if self.verb == "STOP" else "OTHER"
 
 
 @dataclass(frozen=True, slots=True)
 class ShellCommand(Statement):
-    """QUIT, CLEAR or HELP, which the shell answers."""
+    """QUIT, CLEAR or HELP, which the shell runs."""
 
     command: str

@@ -1,6 +1,6 @@
-"""Expressions as they are written. Names are not resolved, and nothing has a type yet.
+"""Syntax trees of expressions, before names are resolved and types inferred.
 
-All nodes are values; `at` is the offset in the text where one begins, for errors, and does not count in comparisons.
+All nodes are values. `at` is the offset in the text where a node begins; errors report it, and comparisons ignore it.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from penstock.table.data.logical_types import DataType, IntervalResolution
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expression:
-    """The base of all."""
+    """The base class of expressions."""
 
     at: int = field(default=-1, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
-    """The base of all; `kind` as Calcite calls them."""
+    """The base class of queries. `kind` is Calcite's name for them."""
 
     kind: ClassVar[str]
     at: int = field(default=-1, compare=False, repr=False)
@@ -29,7 +29,7 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class OrderItem:
-    """What is ordered by. `nulls`: FIRST or LAST, where it is said."""
+    """An item of ORDER BY. `nulls`: FIRST or LAST, if specified."""
 
     expression: Expression
     is_descending: bool = False
@@ -46,9 +46,9 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class WindowSpecification:
-    """What an aggregate goes over. `unit`: ROWS or RANGE, where a frame is given; `base`: a window that it extends.
+    """A window of an OVER aggregate. `unit`: ROWS or RANGE, if a frame is given; `base`: a named window to extend.
 
-    `exclusion`: what EXCLUDE says; `disallows_partial`: DISALLOW PARTIAL.
+    `exclusion`: the rows that EXCLUDE names; `disallows_partial`: DISALLOW PARTIAL.
     """
 
     base: str | None = None
@@ -78,28 +78,28 @@ class BooleanLiteral(Expression):
 
 @dataclass(frozen=True, slots=True)
 class NumberLiteral(Expression):
-    """A number, as its digits are written."""
+    """A number, with its digits as written."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class TextLiteral(Expression):
-    """A text."""
+    """A string."""
 
     value: str
 
 
 @dataclass(frozen=True, slots=True)
 class BinaryLiteral(Expression):
-    """Bytes, in hexadecimal digits."""
+    """Bytes, as hexadecimal digits."""
 
     digits: str
 
 
 @dataclass(frozen=True, slots=True)
 class TemporalLiteral(Expression):
-    """DATE, TIME, TIMESTAMP or TIMESTAMP_LTZ (`root`) and a text."""
+    """DATE, TIME, TIMESTAMP or TIMESTAMP_LTZ (`root`) and a string."""
 
     root: str
     text: str
@@ -107,7 +107,7 @@ class TemporalLiteral(Expression):
 
 @dataclass(frozen=True, slots=True)
 class TypedLiteral(Expression):
-    """A value of a program, as `penstock.table.data.values` holds it, and its type. SQL has no text for it."""
+    """An internal value (see `penstock.table.data.values`) with its type. It has no SQL text."""
 
     value: object
     type: DataType
@@ -115,9 +115,9 @@ class TypedLiteral(Expression):
 
 @dataclass(frozen=True, slots=True)
 class IntervalQualifier:
-    """The unit of an interval. `precision`: digits of its first field; `fraction`: of fractions of a second.
+    """The unit of an interval. `precision`: digits of its first field; `fraction`: digits of fractional seconds.
 
-    `times`: how many of the unit one is, where it has none of its own: a week is 7 days, a quarter 3 months.
+    `times`: the multiple of `resolution` that the unit stands for: a week is 7 days, a quarter 3 months.
     """
 
     resolution: IntervalResolution
@@ -128,7 +128,7 @@ class IntervalQualifier:
 
 @dataclass(frozen=True, slots=True)
 class IntervalLiteral(Expression):
-    """INTERVAL, a text and a unit."""
+    """INTERVAL, a string and a unit."""
 
     text: str
     qualifier: IntervalQualifier
@@ -140,23 +140,23 @@ class IntervalLiteral(Expression):
 
 @dataclass(frozen=True, slots=True)
 class Reference(Expression):
-    """Names with dots in between: a column, perhaps with its table, perhaps fields in it."""
+    """Names separated by dots: a column, optionally qualified by its table or followed by nested fields."""
 
     path: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Star(Expression):
-    """All columns, or those of a table."""
+    """All columns, or all columns of one table."""
 
     path: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Call(Expression):
-    """An operator or a function, by its name in capitals (`+`, `AND`, `IS NOT NULL`, `UPPER`), and its operands.
+    """An operator or a function, by its name in capitals (`+`, `AND`, `IS NOT NULL`, `UPPER`), with its operands.
 
-    `path`: how a function is written, which may be that of a function of a catalog. `is_quoted`: it was in backticks.
+    `path`: the function name as written, which may refer to a catalog function. `is_quoted`: it was in backticks.
     """
 
     name: str
@@ -171,7 +171,7 @@ class Call(Expression):
     condition: Expression | None = None
     #: RESPECT NULLS (True) or IGNORE NULLS (False)
     respects_nulls: bool | None = None
-    #: words that belong to the call's own syntax, such as `NULL ON EMPTY`
+    #: keywords of the function's own syntax, such as `NULL ON EMPTY`
     options: tuple[str, ...] = ()
     #: RETURNING
     returns: DataType | None = None
@@ -179,7 +179,7 @@ class Call(Expression):
 
 @dataclass(frozen=True, slots=True)
 class Over(Expression):
-    """A call over a window, which may only be named."""
+    """A call over a window, which is given inline or by name."""
 
     call: Expression
     window: WindowSpecification | str
@@ -208,14 +208,14 @@ class LambdaFunction(Expression):
 
 @dataclass(frozen=True, slots=True)
 class Unit(Expression):
-    """A unit of time, or another word that a function takes in place of a value."""
+    """A unit of time, or another keyword that a function takes in place of a value."""
 
     word: str
 
 
 @dataclass(frozen=True, slots=True)
 class DescriptorArgument(Expression):
-    """DESCRIPTOR(a, b): names of columns; each may have a type."""
+    """DESCRIPTOR(a, b): column names, each optionally with a type."""
 
     columns: tuple[tuple[str, ...], ...]
 
@@ -229,7 +229,7 @@ class ModelArgument(Expression):
 
 @dataclass(frozen=True, slots=True)
 class TableArgument(Expression):
-    """TABLE name or TABLE (query), how it is partitioned and ordered."""
+    """TABLE name or TABLE (query), with its partitioning and order."""
 
     query: Query
     partition: tuple[Expression, ...] = ()
@@ -241,7 +241,7 @@ class TableArgument(Expression):
 
 @dataclass(frozen=True, slots=True)
 class Cast(Expression):
-    """CAST, or TRY_CAST, which gives NULL for what cannot be cast."""
+    """CAST, or TRY_CAST, which returns NULL if the cast fails."""
 
     operand: Expression
     to: DataType
@@ -250,7 +250,7 @@ class Cast(Expression):
 
 @dataclass(frozen=True, slots=True)
 class Case(Expression):
-    """CASE, with an operand that is compared or without."""
+    """CASE, with or without an operand to compare."""
 
     operand: Expression | None
     branches: tuple[tuple[Expression, Expression], ...]
@@ -259,7 +259,7 @@ class Case(Expression):
 
 @dataclass(frozen=True, slots=True)
 class Between(Expression):
-    """Whether a value lies between two others."""
+    """BETWEEN: tests whether a value lies between two others."""
 
     operand: Expression
     low: Expression
@@ -270,7 +270,7 @@ class Between(Expression):
 
 @dataclass(frozen=True, slots=True)
 class In(Expression):
-    """Whether a value is one of a list, or a row of a query."""
+    """IN: tests whether a list or the rows of a query contain a value."""
 
     operand: Expression
     among: tuple[Expression, ...] | Query
@@ -279,7 +279,7 @@ class In(Expression):
 
 @dataclass(frozen=True, slots=True)
 class Like(Expression):
-    """Whether a text is like a pattern; `kind`: LIKE, ILIKE, SIMILAR TO or RLIKE."""
+    """Tests whether a string matches a pattern; `kind`: LIKE, ILIKE, SIMILAR TO or RLIKE."""
 
     operand: Expression
     pattern: Expression
@@ -290,7 +290,7 @@ class Like(Expression):
 
 @dataclass(frozen=True, slots=True)
 class Quantified(Expression):
-    """A comparison with SOME (`=  ANY` is the same) or ALL of a list or query."""
+    """A comparison with SOME (`= ANY` means the same) or ALL of a list or query."""
 
     operator: str
     operand: Expression
@@ -300,7 +300,7 @@ class Quantified(Expression):
 
 @dataclass(frozen=True, slots=True)
 class Exists(Expression):
-    """Whether a query has rows; with `is_unique`, whether it has none twice."""
+    """EXISTS: tests whether a query has rows; with `is_unique`, whether all its rows are distinct."""
 
     query: Query
     is_unique: bool = False
@@ -308,28 +308,28 @@ class Exists(Expression):
 
 @dataclass(frozen=True, slots=True)
 class Subquery(Expression):
-    """The value of a query."""
+    """A scalar subquery."""
 
     query: Query
 
 
 @dataclass(frozen=True, slots=True)
 class RowValue(Expression):
-    """ROW(a, b), or (a, b). `names` of the fields default to EXPR$0, EXPR$1 and so on, as in SQL."""
+    """ROW(a, b), or (a, b). The `names` of the fields default to EXPR$0, EXPR$1 and so on, as in SQL."""
 
     items: tuple[Expression, ...]
     names: tuple[str, ...] = ()
 
 
 def numbered_row(items: Iterable[Expression]) -> RowValue:
-    """A row of the Table API, whose fields are f0, f1 and so on."""
+    """Return a Table API row, with fields f0, f1 and so on."""
     found = tuple(items)
     return RowValue(found, tuple(f"f{place}" for place in range(len(found))))
 
 
 @dataclass(frozen=True, slots=True)
 class Collection(Expression):
-    """ARRAY[…], MULTISET[…] or MAP[key, value, …]; or of the rows of a query."""
+    """ARRAY[…], MULTISET[…] or MAP[key, value, …], or a collection of the rows of a query."""
 
     root: str
     items: tuple[Expression, ...] | Query

@@ -1,4 +1,4 @@
-"""CREATE TABLE and CREATE VIEW: columns of all kinds, keys, watermarks, options, LIKE and AS."""
+"""Parses CREATE TABLE and CREATE VIEW: columns of all kinds, keys, watermarks, options, LIKE and AS."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _START_MODES: Final = (
 
 
 class Words(NamedTuple):
-    """What stands between CREATE and what is created."""
+    """The modifiers after CREATE."""
 
     is_temporary: bool = False
     is_system: bool = False
@@ -44,12 +44,12 @@ class Words(NamedTuple):
 
 
 class TableParser(PatternParser):
-    """See the module's text."""
+    """See the module docstring."""
 
     # --- what several statements have --------------------------------------------------------------------------------
 
     def options(self) -> Options:
-        """Options in parentheses, of which there may be none."""
+        """Parse a possibly empty list of options in parentheses."""
         self.expect("(")
         found: list[tuple[str, str]] = []
         while not self.sees(")"):
@@ -64,19 +64,19 @@ class TableParser(PatternParser):
         return tuple(found)
 
     def if_not_exists(self) -> bool:
-        """IF NOT EXISTS."""
+        """Parse IF NOT EXISTS, if it comes next."""
         return self.accept("IF", "NOT", "EXISTS")
 
     def if_exists(self) -> bool:
-        """IF EXISTS."""
+        """Parse IF EXISTS, if it comes next."""
         return self.accept("IF", "EXISTS")
 
     def comment(self) -> str | None:
-        """COMMENT and a text."""
+        """Parse COMMENT and a string, if they come next."""
         return self.text() if self.accept("COMMENT") else None
 
     def partition_values(self) -> tuple[tuple[str, Expression], ...]:
-        """`(a = 1, b = 'x')`, after PARTITION."""
+        """Parse `(a = 1, b = 'x')` after PARTITION."""
         return tuple(self.in_parentheses(lambda: self.list_of(self._partition_value)))
 
     def _partition_value(self) -> tuple[str, Expression]:
@@ -85,7 +85,7 @@ class TableParser(PatternParser):
         return name, self.literal()
 
     def literal(self) -> Expression:
-        """A constant, as the value of a partition is one."""
+        """Parse a literal, such as the value of a partition column."""
         at = self.token.at
         sign = self.accept_any("+", "-")
         found = self.value()
@@ -94,7 +94,7 @@ class TableParser(PatternParser):
         return syntax.Call("MINUS_PREFIX", (found,), at=at) if sign == "-" else found
 
     def computed(self) -> Expression:
-        """An expression that is no query."""
+        """Parse an expression that is not a query."""
         at = self.token.at
         found = self.expression()
         if isinstance(found, syntax.Subquery):
@@ -104,7 +104,7 @@ class TableParser(PatternParser):
     # --- columns, keys, watermarks -----------------------------------------------------------------------------------
 
     def elements(self) -> Elements:
-        """What stands in the parentheses of a table."""
+        """Parse the elements of a table, in parentheses."""
         columns: list[Column] = []
         constraints: list[KeyConstraint] = []
         watermarks: list[Watermark] = []
@@ -124,14 +124,14 @@ class TableParser(PatternParser):
         return Elements(tuple(columns), tuple(constraints), tuple(watermarks))
 
     def watermark(self) -> Watermark:
-        """WATERMARK FOR column AS expression."""
+        """Parse WATERMARK FOR column AS expression."""
         self.expect("WATERMARK", "FOR")
         column = self.path()
         self.expect("AS")
         return Watermark(column, self.computed())
 
     def constraint(self) -> KeyConstraint:
-        """A key with its columns."""
+        """Parse a key with its columns."""
         name = self.name() if self.accept("CONSTRAINT") else None
         is_unique = self.accept("UNIQUE")
         if not is_unique:
@@ -144,7 +144,7 @@ class TableParser(PatternParser):
         return True if self.accept("ENFORCED") else None
 
     def column(self) -> Column:
-        """A column of any kind, with its comment."""
+        """Parse a column of any kind, with its comment."""
         at = self.token.at
         path = self.path()
         if len(path) == 1 and self.accept("AS"):
@@ -173,7 +173,7 @@ class TableParser(PatternParser):
         return False, None, None
 
     def distribution(self) -> Distribution:
-        """What follows DISTRIBUTED BY, DISTRIBUTED or DISTRIBUTION."""
+        """Parse the rest of a distribution, after DISTRIBUTED or DISTRIBUTION."""
         kind = None
         columns: tuple[str, ...] = ()
         if not self.sees_any("BY", "INTO"):
@@ -190,7 +190,7 @@ class TableParser(PatternParser):
     # --- CREATE TABLE ------------------------------------------------------------------------------------------------
 
     def create_table(self, words: Words, at: int, is_replace: bool = False) -> Statement:
-        """What follows TABLE."""
+        """Parse the rest of CREATE TABLE or REPLACE TABLE."""
         if_not_exists = self.if_not_exists()
         path = self.path()
         elements = Elements()
@@ -247,7 +247,7 @@ class TableParser(PatternParser):
         return statements.Like(path, tuple(rules))
 
     def create_materialized_table(self, words: Words, at: int) -> Statement:
-        """What follows MATERIALIZED TABLE."""
+        """Parse the rest of CREATE MATERIALIZED TABLE."""
         path = self.path()
         names: tuple[str, ...] = ()
         elements = Elements()
@@ -281,7 +281,7 @@ class TableParser(PatternParser):
         )
 
     def freshness(self) -> Expression:
-        """How old the rows of a materialized table may be: an interval."""
+        """Parse the maximum age of a materialized table's rows: an interval."""
         at = self.token.at
         found = self.expression()
         if not isinstance(found, syntax.IntervalLiteral) or self.sql[at:].split()[1:][0][:1] not in "'+-":
@@ -289,7 +289,7 @@ class TableParser(PatternParser):
         return found
 
     def refresh_mode(self) -> str:
-        """How a materialized table becomes fresh."""
+        """Parse the refresh mode of a materialized table."""
         mode = self.accept_any(*_REFRESH_MODES)
         if mode is None:
             self.fail("expected FULL or CONTINUOUS")
@@ -307,7 +307,7 @@ class TableParser(PatternParser):
     # --- CREATE VIEW -------------------------------------------------------------------------------------------------
 
     def create_view(self, words: Words, at: int) -> Statement:
-        """What follows VIEW."""
+        """Parse the rest of CREATE VIEW."""
         if_not_exists = self.if_not_exists()
         path: Path = self.path()
         columns = self.names_in_parentheses() if self.sees("(") else ()

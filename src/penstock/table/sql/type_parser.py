@@ -1,4 +1,4 @@
-"""Types as SQL writes them (`DECIMAL(10, 2) NOT NULL`, `ROW<a INT>`, `INT ARRAY`), and units of intervals."""
+"""Parses SQL types (`DECIMAL(10, 2) NOT NULL`, `ROW<a INT>`, `INT ARRAY`) and units of intervals."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ _SIMPLE: Final[dict[str, Callable[[], DataType]]] = {
 }
 _DECIMALS: Final = ("DECIMAL", "DEC", "NUMERIC")
 _FIELDS: Final = ("YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND")
-#: Units that are several of others.
+#: Units that are multiples of other units.
 _MULTIPLES: Final = {"WEEK": (IntervalResolution.DAY, 7), "QUARTER": (IntervalResolution.MONTH, 3)}
 _PLURALS: Final = {f"{unit}S": unit for unit in (*_FIELDS, *_MULTIPLES)}
 
 
 class TypeParser(Cursor):
-    """See the module's text."""
+    """See the module docstring."""
 
     def data_type(self) -> DataType:
-        """A type, with [NOT] NULL and with the collections around it."""
+        """Parse a type, with [NOT] NULL and with the collections around it."""
         return self._in_collections(self._nullability)
 
     def unqualified_type(self) -> DataType:
-        """A type as CAST has it: without [NOT] NULL, though its parts may have that."""
+        """Parse a type in CAST: without [NOT] NULL, which only its nested types may have."""
         if self.sees("NULL"):
             self.fail("expected a type")
         return self._in_collections(lambda found: found)
@@ -95,7 +95,7 @@ class TypeParser(Cursor):
         self.fail("expected a type")
 
     def _numbers(self, most: int) -> list[int]:
-        """Whole numbers in parentheses, if there are any."""
+        """Parse up to `most` whole numbers in parentheses, if there are any."""
         if not self.sees("("):
             return []
         numbers = self.in_parentheses(lambda: self.list_of(self.whole_number))
@@ -104,7 +104,7 @@ class TypeParser(Cursor):
         return numbers
 
     def _number(self, default: int) -> int:
-        """One in parentheses, or what it is without."""
+        """Parse one number in parentheses; return the default without one."""
         return next(iter(self._numbers(1)), default)
 
     def _characters(self, word: str) -> DataType:
@@ -181,13 +181,13 @@ class TypeParser(Cursor):
         return RowField(name, self.data_type(), self.accept_text())
 
     def close_angle(self) -> None:
-        """The `>` of a type."""
+        """Consume the `>` that ends a type."""
         self.expect(">")
 
     # --- units of intervals ------------------------------------------------------------------------------------------
 
     def interval_qualifier(self, is_range: bool = True) -> IntervalQualifier:
-        """A unit, or with `is_range` two with TO in between, and how many digits they have."""
+        """Parse a unit, or with `is_range` two units joined by TO, and their numbers of digits."""
         first = self._unit()
         if first in _MULTIPLES:
             resolution, times = _MULTIPLES[first]
@@ -208,7 +208,7 @@ class TypeParser(Cursor):
         return IntervalQualifier(resolution, precision, fraction)
 
     def sees_unit(self) -> bool:
-        """Whether a unit of time comes next."""
+        """Return whether a unit of time comes next."""
         return self.token.kind is Kind.WORD and (self.token.text in _FIELDS or self.token.text in _MULTIPLES)
 
     def _unit(self) -> str:

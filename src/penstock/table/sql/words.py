@@ -1,4 +1,4 @@
-"""Which words Flink reserves: they are no names unless they stand in backticks."""
+"""Flink's reserved words: they are names only in backticks."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ RESERVED: Final = frozenset(
     """.split()  # noqa: SIM905
 )
 
-#: Reserved words that are functions, too.
+#: Reserved words that are also functions.
 CALLABLE: Final = frozenset(
     """
     ABS AVG CARDINALITY CHAR CHARACTER_LENGTH CHAR_LENGTH COALESCE COLLECT COUNT COVAR_POP COVAR_SAMP CUME_DIST
@@ -62,7 +62,7 @@ BARE_FUNCTIONS: Final = frozenset(
     """.split()  # noqa: SIM905
 )
 
-#: Functions whose operands have a syntax of their own.
+#: Functions whose operands have their own syntax.
 SPECIAL: Final = frozenset(
     """
     CEIL CEILING CLASSIFIER CONVERT DATE DATETIME EXISTS EXTRACT FLOOR JSON_ARRAY JSON_ARRAYAGG JSON_EXISTS

@@ -1,5 +1,5 @@
-"""What statements do: one module for each subject, and `run` to find the right one.
+"""Executes statements: one module for each subject, and `run` to dispatch to them.
 
-Each module has `HANDLERS`: for a class of `penstock.table.sql.statements`, a function of the session and the statement
-that gives a `TableResult`.
+Each module has `HANDLERS`, which maps a class of `penstock.table.sql.statements` to a function that takes the session
+and the statement and returns a `TableResult`.
 """

@@ -1,4 +1,4 @@
-"""ALTER TABLE of columns, keys and watermarks: from one schema to another, with the checks that Flink makes."""
+"""ALTER TABLE of columns, keys and watermarks: derives the new schema, with the checks that Flink makes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from penstock.table.sql.statements import AlterAction, Elements
 
 
 def altered(table: CatalogBaseTable, action: AlterAction) -> CatalogBaseTable:
-    """The table after one action. Raises `ValidationError` where the action does not fit the table."""
+    """Return the table after one action. Raises `ValidationError` if the action does not fit the table."""
     change = _ACTIONS.get(action.verb)
     if change is None:
         raise UnsupportedError(f"ALTER TABLE {action.verb} is not supported")
@@ -24,7 +24,7 @@ def altered(table: CatalogBaseTable, action: AlterAction) -> CatalogBaseTable:
 
 
 def references(node: object) -> Iterator[str]:
-    """The names of the columns that an expression uses."""
+    """Yield the names of the columns that an expression references."""
     if isinstance(node, syntax.Reference):
         yield node.path[0]
     elif isinstance(node, tuple):
@@ -107,7 +107,7 @@ def _rename_column(table: CatalogBaseTable, action: AlterAction) -> CatalogBaseT
 
 
 def _check_unused(table: CatalogBaseTable, name: str, dropped: Sequence[str], is_renamed: bool = False) -> None:
-    """Nothing that stays may need the column."""
+    """Check that nothing else in the table depends on a column that is dropped or renamed."""
     for column in table.schema.columns:
         if column.name not in dropped and name in references(column.expression):
             raise ValidationError(f"The column `{name}` is referenced by computed column `{column.name}`.")
@@ -192,7 +192,7 @@ def _drop_watermark(table: CatalogBaseTable, action: AlterAction) -> CatalogBase
 
 
 def _schema_of(action: AlterAction) -> Schema:
-    """What an action adds, as a schema."""
+    """Return the elements that an action adds, as a schema."""
     columns: tuple[statements.Column, ...] = ()
     if action.column is not None:
         _one_name(action.column.path)

@@ -1,4 +1,4 @@
-"""ALTER TABLE: names, options, and (in `alter_schema`) columns, keys and watermarks."""
+"""ALTER TABLE: names, options, and (through `alter_schema`) columns, keys and watermarks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CREATE, ALTER, DROP and USE of catalogs; and the statements for whatever has a name and options, by what it is."""
+"""CREATE, ALTER, DROP and USE of catalogs; dispatches these statements for all other kinds of objects."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from penstock.table.statements import databases, functions, modules, results, ta
 
 
 def create_catalog(session: TableSession, descriptor: CatalogDescriptor, if_not_exists: bool = False) -> None:
-    """Make a catalog by its option `type`."""
+    """Create a catalog; its option `type` selects the factory."""
     name = descriptor.catalog_name
     if name in session.manager.list_catalogs():
         if if_not_exists:
@@ -33,7 +33,7 @@ def create_catalog(session: TableSession, descriptor: CatalogDescriptor, if_not_
 
 
 def descriptor_of(session: TableSession, name: str) -> CatalogDescriptor:
-    """The options and comment of a catalog. Raises `ValidationError` where there is none of the name."""
+    """Return the options and comment of a catalog. Raises `ValidationError` if it does not exist."""
     session.manager.catalog(name)
     return session.catalog_descriptors.get(name, CatalogDescriptor(name))
 
@@ -110,7 +110,7 @@ def _use(session: TableSession, statement: statements.Use) -> TableResult:
 
 
 def show_create(session: TableSession, path: tuple[str, ...]) -> str:
-    """SHOW CREATE CATALOG."""
+    """Run SHOW CREATE CATALOG."""
     found = descriptor_of(session, path[-1])
     return results.create_text("CATALOG", (found.catalog_name,), found.comment, found.options)
 

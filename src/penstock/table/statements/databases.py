@@ -13,7 +13,7 @@ from penstock.table.statements import results
 
 
 def place(session: TableSession, path: tuple[str, ...]) -> tuple[str, str]:
-    """Catalog and database of a path, which may leave out the catalog, or both."""
+    """Return the catalog and database of a path; missing parts default to the current ones."""
     manager = session.manager
     match path:
         case ():
@@ -27,7 +27,7 @@ def place(session: TableSession, path: tuple[str, ...]) -> tuple[str, str]:
 
 
 def create(session: TableSession, statement: statements.Create) -> TableResult:
-    """CREATE DATABASE."""
+    """Run CREATE DATABASE."""
     catalog, name = place(session, statement.path)
     database = CatalogDatabase(dict(statement.options), statement.comment)
     session.manager.catalog(catalog).create_database(name, database, statement.if_not_exists)
@@ -35,7 +35,7 @@ def create(session: TableSession, statement: statements.Create) -> TableResult:
 
 
 def alter(session: TableSession, statement: statements.Alter) -> TableResult:
-    """ALTER DATABASE."""
+    """Run ALTER DATABASE."""
     catalog, name = place(session, statement.path)
     found = session.manager.catalog(catalog).get_database(name)
     if statement.verb != "SET":
@@ -46,7 +46,7 @@ def alter(session: TableSession, statement: statements.Alter) -> TableResult:
 
 
 def drop(session: TableSession, statement: statements.Drop) -> TableResult:
-    """DROP DATABASE."""
+    """Run DROP DATABASE."""
     manager = session.manager
     catalog, name = place(session, statement.path)
     if (catalog, name) == (manager.current_catalog, manager.current_database):
@@ -56,7 +56,7 @@ def drop(session: TableSession, statement: statements.Drop) -> TableResult:
 
 
 def use(session: TableSession, path: tuple[str, ...]) -> TableResult:
-    """USE a database, perhaps of another catalog."""
+    """Run USE of a database, optionally in another catalog."""
     manager = session.manager
     catalog, name = place(session, path)
     manager.catalog(catalog).get_database(name)
@@ -66,7 +66,7 @@ def use(session: TableSession, path: tuple[str, ...]) -> TableResult:
 
 
 def show_create(session: TableSession, path: tuple[str, ...]) -> str:
-    """SHOW CREATE DATABASE."""
+    """Run SHOW CREATE DATABASE."""
     catalog, name = place(session, path)
     found = session.manager.catalog(catalog).get_database(name)
     return results.create_text("DATABASE", (catalog, name), found.comment, found.properties)

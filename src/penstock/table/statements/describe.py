@@ -1,4 +1,4 @@
-"""DESCRIBE, and SHOW COLUMNS, which looks the same."""
+"""DESCRIBE, and SHOW COLUMNS, which has the same output."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from penstock.table.statements import catalogs, databases, results
 
 
 def table_of(session: TableSession, path: tuple[str, ...]) -> tuple[tuple[str, str, str], CatalogBaseTable]:
-    """A table or view. Raises `ValidationError` where there is none."""
+    """Return a table or view with its path. Raises `ValidationError` if it does not exist."""
     found = session.manager.find(path)
     if found is None:
         raise session.manager.missing(
@@ -32,7 +32,7 @@ def table_of(session: TableSession, path: tuple[str, ...]) -> tuple[tuple[str, s
 
 
 def columns(session: TableSession, table: CatalogBaseTable, keeps: Callable[[str], bool] = bool) -> TableResult:
-    """The columns of a table, a row each. `keeps`: which names are shown."""
+    """List the columns of a table, one row for each. `keeps`: selects columns by name."""
     schema = session.manager.resolved(table)
     shown = [column for column in schema.columns if keeps(column.name)]
     has_comments = any(column.comment is not None for column in shown)
@@ -120,7 +120,7 @@ def _function(session: TableSession, statement: statements.Describe) -> TableRes
 
 
 def _built_in(name: str, is_extended: bool) -> TableResult:
-    """A function of Flink's, as Flink describes it: name, kind and signatures."""
+    """Describe a built-in function as Flink does: name, kind and signatures."""
     pairs: list[tuple[str, str | None]] = [("is system function", "true"), ("is temporary", "false")]
     if is_extended:
         aggregate, scalar = AGGREGATE_FUNCTIONS.get(name.upper()), SCALAR_FUNCTIONS.get(name.upper())

@@ -1,4 +1,4 @@
-"""EXPLAIN: plans as text."""
+"""EXPLAIN: prints plans as text."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from penstock.table.statements.tables import create_as
 
 
 def plans_of(session: TableSession, statement: Statement) -> Sequence[Node]:
-    """The plans of a statement that has some."""
+    """Return the plans of a query, an INSERT, a statement set or CREATE TABLE AS."""
     match statement:
         case statements.QueryStatement(query):
             return [session.manager.analyser().query(query)]

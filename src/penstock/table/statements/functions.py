@@ -1,4 +1,4 @@
-"""CREATE, ALTER and DROP FUNCTION. A function in Python is imported when a query calls it."""
+"""CREATE, ALTER and DROP FUNCTION. A Python function is imported when a query calls it."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _function(statement: statements.CreateFunction) -> CatalogFunction:
 
 
 def drop(session: TableSession, statement: statements.Drop) -> TableResult:
-    """DROP FUNCTION."""
+    """Run DROP FUNCTION."""
     if statement.is_system:
         session.functions.drop_system(statement.path[-1], statement.if_exists)
         return results.done()
@@ -60,7 +60,7 @@ def drop(session: TableSession, statement: statements.Drop) -> TableResult:
 
 
 def drop_from_catalog(session: TableSession, whole: tuple[str, str, str], if_exists: bool) -> bool:
-    """Drop a function of a catalog. Returns whether there was one."""
+    """Drop a function from its catalog. Returns whether it existed."""
     if session.functions.has_temporary(whole):
         raise ValidationError(f"Temporary catalog function {'.'.join(whole)} exists. Drop it first.")
     catalog = session.manager.catalog(whole[0])
@@ -74,13 +74,13 @@ def _path(whole: tuple[str, str, str]) -> ObjectPath:
 
 
 def built_in_functions() -> list[str]:
-    """The names of Flink's functions, in small letters; operators have no names."""
+    """Return the names of Flink's built-in functions in lower case, without operators."""
     found = (name for name in (*SCALAR_FUNCTIONS, *AGGREGATE_FUNCTIONS) if re.fullmatch(r"[A-Z]\w*", name))
     return sorted({name.lower() for name in found})
 
 
 def user_functions(session: TableSession, catalog: str, database: str) -> list[str]:
-    """The names of the functions of the program that a database sees."""
+    """Return the names of the user-defined functions that a database sees."""
     found = session.functions
     stored = session.manager.catalog(catalog).list_functions(database)
     return sorted({*found.system_names(), *found.temporary_names(catalog, database), *stored})

@@ -1,4 +1,4 @@
-"""INSERT, and sets of it: the rows of a query as the columns of a table."""
+"""INSERT and statement sets: write the rows of a query into the columns of a table."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Path = tuple[str, str, str]
 
 
 def write_of(session: TableSession, insert: statements.Insert) -> Write:
-    """The plan of an INSERT."""
+    """Return the plan of an INSERT."""
     if insert.upserts:
         raise UnsupportedError("UPSERT INTO is not supported: INSERT INTO a table with a primary key does the same")
     whole, table = target(session, insert.path)
@@ -45,7 +45,7 @@ def write_of(session: TableSession, insert: statements.Insert) -> Write:
 
 
 def target(session: TableSession, path: tuple[str, ...]) -> tuple[Path, CatalogBaseTable]:
-    """The table that rows go into. Raises `ValidationError` where there is none, or only a view."""
+    """Return the target table of an INSERT. Raises `ValidationError` if it does not exist, or is a view."""
     found = session.manager.find(path)
     if found is None:
         catalogs = ", ".join(session.manager.list_catalogs())

@@ -1,4 +1,4 @@
-"""LOAD, UNLOAD and USE MODULES. There is one module, `core`, with all of Flink's functions."""
+"""LOAD, UNLOAD and USE MODULES. The only module is `core`, with all of Flink's functions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _load(session: TableSession, statement: statements.LoadModule) -> TableResul
 
 
 def use_modules(names: list[str]) -> None:
-    """Check the names of modules that shall be used."""
+    """Check the module names of USE MODULES."""
     for name in names:
         if name.lower() != CORE:
             raise ValidationError(f"No module with name '{name}' exists")

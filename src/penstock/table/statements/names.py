@@ -1,4 +1,4 @@
-"""New names of tables and views."""
+"""New names in ALTER … RENAME."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ Path = tuple[str, str, str]
 
 
 def renamed_path(whole: Path, renamed: tuple[str, ...]) -> Path:
-    """The path that RENAME TO means: it may leave out catalog and database, which stay as they are."""
+    """Resolve the target path of RENAME TO, which may omit the catalog and database: they cannot change."""
     found = (*whole[: 3 - len(renamed)], *renamed)
     if len(found) != 3:
         raise ValidationError(f"a name has at most a catalog and a database before it: {'.'.join(renamed)}")

@@ -28,7 +28,7 @@ def _set(session: TableSession, statement: statements.SetOption) -> TableResult:
 
 
 def _reset(session: TableSession, key: str | None) -> TableResult:
-    """Options get the values that the environment was made with."""
+    """Reset options to the values that the environment was created with."""
     keys = list(session.config.get_configuration().to_dict()) if key is None else [key]
     for one in keys:
         session.config.reset(one)

@@ -1,4 +1,4 @@
-"""Results of statements that no job makes."""
+"""Results of statements that run no job."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ STRING: Final = VarCharType(LENGTH_MAX)
 
 
 def done() -> TableResult:
-    """The statement worked: `OK`."""
+    """Return the result `OK` of a successful statement."""
     return _result(ResultKind.SUCCESS, [("result", STRING)], [("OK",)], is_raw=True)
 
 
 def text(content: str) -> TableResult:
-    """One text, which is printed as it is."""
+    """Return one text, which is printed verbatim."""
     return _result(ResultKind.SUCCESS_WITH_CONTENT, [("result", STRING)], [(content,)], is_raw=True)
 
 
 def listing(column: str, values: Iterable[str]) -> TableResult:
-    """One column of names."""
+    """Return a result with one column of names."""
     return table([(column, STRING)], [(value,) for value in values])
 
 
 def table(columns: Sequence[tuple[str, DataType]], rows: Iterable[tuple[Any, ...]]) -> TableResult:
-    """Rows of several columns."""
+    """Return a result with several columns."""
     return _result(ResultKind.SUCCESS_WITH_CONTENT, columns, rows)
 
 
@@ -51,13 +51,13 @@ def _result(
 
 
 def create_text(what: str, path: Iterable[str], comment: str | None, options: Mapping[str, str]) -> str:
-    """CREATE of a catalog or database."""
+    """Format the CREATE statement of a catalog or database."""
     lines = [f"CREATE {what} {path_of(path)}"]
     lines += [f"COMMENT {literal(comment)}"] if comment else []
     return "\n".join(lines + ([with_text(options)] if options else []))
 
 
 def with_text(options: Mapping[str, str]) -> str:
-    """WITH and its options, a line each."""
+    """Format the WITH clause, one option a line."""
     inner = ",\n".join(f"  {literal(key)} = {literal(value)}" for key, value in options.items())
     return f"WITH (\n{inner}\n)"

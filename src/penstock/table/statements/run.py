@@ -1,4 +1,4 @@
-"""One statement of any kind: who runs it."""
+"""Dispatches a statement of any kind to its handler."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _MODULES: Final = (
     tables,
     views,
 )
-#: what Penstock does not do, each with a sentence
+#: the statements that Penstock does not support, each with an explanation
 _REFUSED: Final[dict[type[Statement], str]] = {
     statements.Update: "UPDATE changes rows in the system behind a table, and no connector here can: write an upsert "
     "stream with INSERT into a table with a primary key instead",
@@ -65,8 +65,8 @@ def run(session: TableSession, statement: Statement) -> TableResult:
     """Run a statement.
 
     Raises:
-        ValidationError: for what cannot be planned, or names what is not there.
-        UnsupportedError: for what Penstock does not do.
+        ValidationError: if it cannot be planned, or names an unknown object.
+        UnsupportedError: if Penstock does not support it.
     """
     if isinstance(statement, statements.Execute):
         return run(session, statement.statement)

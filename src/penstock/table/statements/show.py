@@ -1,4 +1,4 @@
-"""SHOW: what there is, by name."""
+"""SHOW: lists objects by name."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from penstock.table.statements import catalogs, databases, describe, functions, 
 
 
 def like(pattern: str, ignores_case: bool = False) -> Callable[[str], bool]:
-    """Whether a name is like a pattern of SQL: `%` is any text, `_` any character; a backslash takes them so."""
+    """Return a matcher for a LIKE pattern: `%` matches any text, `_` any character; a backslash escapes either."""
     found, escaped = "", False
     for char in pattern:
         if escaped or char not in "%_\\":
@@ -46,7 +46,7 @@ def _place(session: TableSession, statement: statements.Show) -> tuple[Catalog, 
 
 
 def table_names(session: TableSession, catalog: Catalog, database: str, views: bool | None = None) -> list[str]:
-    """The names of tables and views of a database; with `views`, only these, or only others."""
+    """Return the names of a database's tables and views; with `views`, of views only (True) or tables only (False)."""
     stored = catalog.list_views(database) if views else catalog.list_tables(database)
     if views is False:
         stored = sorted(set(stored) - set(catalog.list_views(database)))
@@ -74,7 +74,7 @@ def _functions(session: TableSession, statement: statements.Show) -> Iterable[st
     return found if statement.what == "USER FUNCTIONS" else sorted({*found, *functions.built_in_functions()})
 
 
-#: the column of the result, and the names in it
+#: the column name of the result, and a function that lists its values
 _LISTS: Final[dict[str, tuple[str, Callable[[TableSession, statements.Show], Iterable[str]]]]] = {
     "TABLES": ("table name", _tables),
     "VIEWS": ("view name", _views),
@@ -121,7 +121,7 @@ def _show(session: TableSession, statement: statements.Show) -> TableResult:
 
 
 def _partitions(session: TableSession, statement: statements.Show) -> TableResult:
-    """Catalogs in memory know no partitions, but of which tables they could."""
+    """Return no partitions, because catalogs in memory store none; raise if the table is not partitioned."""
     whole, table = describe.table_of(session, statement.path)
     if not table.partition_keys:
         raise ValidationError(f"Table {'.'.join(whole)} is not partitioned.")

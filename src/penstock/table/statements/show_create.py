@@ -1,4 +1,4 @@
-"""SHOW CREATE TABLE and VIEW: the statement that makes what is there."""
+"""SHOW CREATE TABLE and VIEW: the statement that creates an existing object."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from penstock.table.statements.results import with_text
 
 
 def create_table(session: TableSession, path: tuple[str, ...]) -> str:
-    """The CREATE TABLE of a table."""
+    """Return the CREATE TABLE statement of a table."""
     whole, table = _found(session, path, "TABLE")
     if table.is_view:
         raise ValidationError(
@@ -52,7 +52,7 @@ def create_table(session: TableSession, path: tuple[str, ...]) -> str:
 
 
 def create_view(session: TableSession, path: tuple[str, ...]) -> str:
-    """The CREATE VIEW of a view."""
+    """Return the CREATE VIEW statement of a view."""
     whole, view = _found(session, path, "VIEW")
     if not view.is_view:
         raise ValidationError(
@@ -98,7 +98,7 @@ def _definition(column: Column) -> str:
 
 
 def serial_text(data_type: DataType) -> str:
-    """A type as catalogs write it: STRING and BYTES by their lengths."""
+    """Format a type as catalogs do: STRING and BYTES with their lengths."""
     match data_type:
         case VarCharType(length=length) | VarBinaryType(length=length) if length == LENGTH_MAX:
             text = f"{data_type.root}({LENGTH_MAX})"

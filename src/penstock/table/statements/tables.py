@@ -1,4 +1,4 @@
-"""CREATE TABLE, also from a query, and DROP TABLE."""
+"""CREATE TABLE, CREATE TABLE AS, and DROP TABLE."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _create(session: TableSession, statement: statements.CreateTable) -> TableRe
 
 
 def _base(session: TableSession, statement: statements.CreateTable) -> CatalogBaseTable | None:
-    """The table of LIKE."""
+    """Return the source table of LIKE, if there is one."""
     if statement.like is None:
         return None
     found = session.manager.find(statement.like.path)
@@ -51,7 +51,7 @@ def _create_from_query(session: TableSession, statement: statements.CreateTable)
     if found is not None and statement.if_not_exists:
         return results.done()
     table, plan = create_as(session, statement)
-    _ = session.executor  # without it there shall be no table either
+    _ = session.executor  # fails early, before a table is created
     if statement.is_replace and found is None:
         raise ValidationError(
             f"The table '{path_of(plan.path)}' to be replaced doesn't exist. You can try to use CREATE TABLE AS "
@@ -64,7 +64,7 @@ def _create_from_query(session: TableSession, statement: statements.CreateTable)
 
 
 def create_as(session: TableSession, statement: statements.CreateTable) -> tuple[CatalogBaseTable, Write]:
-    """The table that CREATE TABLE AS makes, and the plan that fills it."""
+    """Return the table that CREATE TABLE AS creates, and the plan that fills it."""
     assert statement.query is not None
     plan = session.manager.analyser().query(statement.query)
     columns = _renamed(plan, statement.names) if statement.names else _merged(plan, statement.elements.columns)
@@ -86,7 +86,7 @@ def _of_query(plan: Node) -> dict[str, statements.Column]:
 
 
 def _renamed(plan: Node, names: Sequence[str]) -> list[statements.Column]:
-    """The columns of the query in the order of their names."""
+    """Return the columns of the query, in the order of the column list."""
     found = _of_query(plan)
     if len(names) != len(found):
         raise ValidationError(
@@ -99,7 +99,10 @@ def _renamed(plan: Node, names: Sequence[str]) -> list[statements.Column]:
 
 
 def _merged(plan: Node, declared: Sequence[statements.Column]) -> list[statements.Column]:
-    """The columns that are declared, then those of the query. A declared one says the type of that of the query."""
+    """Return the declared columns, then the query's other columns.
+
+    A declaration overrides the type of a query column.
+    """
     found = _of_query(plan)
     for column in declared:
         name = column.path[-1]
@@ -121,7 +124,7 @@ def _merged(plan: Node, declared: Sequence[statements.Column]) -> list[statement
 
 
 def drop(session: TableSession, statement: statements.Drop) -> TableResult:
-    """DROP TABLE."""
+    """Run DROP TABLE."""
     session.manager.drop(statement.path, False, statement.is_temporary, statement.if_exists)
     return results.done()
 

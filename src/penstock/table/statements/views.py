@@ -52,7 +52,7 @@ def _alter(session: TableSession, statement: statements.AlterView) -> TableResul
 
 
 def drop(session: TableSession, statement: statements.Drop) -> TableResult:
-    """DROP VIEW."""
+    """Run DROP VIEW."""
     session.manager.drop(statement.path, True, statement.is_temporary, statement.if_exists)
     return results.done()
 

@@ -1,1 +1,1 @@
-"""Plans as streams: which changes each step sends, and the operators that work on columns."""
+"""Runs plans as streams: the changelog mode of each step, and the operators that process columns."""

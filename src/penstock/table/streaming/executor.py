@@ -1,4 +1,4 @@
-"""Runs plans as streams: in STREAMING and, epoch by epoch, in MICRO_BATCH."""
+"""Runs plans as streaming jobs: in STREAMING and, epoch by epoch, in MICRO_BATCH."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ from penstock.table.streaming.rows.sessions import StreamSession
 from penstock.table.streaming.writing_job import WritingJob
 from penstock.table.user_functions.options import async_settings
 
-#: options that say how queries are planned and shown, and nothing to the runtime
+#: options of planning and display, which the runtime does not know
 _OF_TABLES: Final = ("table.", "sql-client.")
 _SHARES: Final = "table.optimizer.reuse-sub-plan-enabled"
 
 
 class StreamExecutor:
-    """Starts a job for plans, with the options of the session. `connectors` say how tables are read and written."""
+    """Starts jobs for plans, with the options of the session. `connectors`: read and write the tables."""
 
     def __init__(self, connectors: Connectors) -> None:
         self._connectors = connectors
@@ -47,7 +47,7 @@ class StreamExecutor:
     def write(
         self, plans: Sequence[Write], options: Mapping[str, str], session: Session, name: str | None = None
     ) -> WritingJob:
-        """Start one job that writes into all these tables."""
+        """Start one job that writes to all these tables."""
         environment, planner = self._begin(options, session)
         self._add_sinks(planner, plans)
         return WritingJob(environment.execute_async(name))
@@ -59,7 +59,7 @@ class StreamExecutor:
         options: Mapping[str, str],
         session: Session,
     ) -> None:
-        """Add what writes into these tables to a program of streams, which starts it."""
+        """Add the writes to a DataStream program, which starts them."""
         self._add_sinks(self._planner(environment, options, session), plans)
 
     def stream(
@@ -69,7 +69,7 @@ class StreamExecutor:
         options: Mapping[str, str],
         session: Session,
     ) -> DataStream:
-        """Add what makes records of the rows of a plan to a program of streams."""
+        """Add the conversion of a plan's rows to records to a DataStream program."""
         upstreams = self._planner(environment, options, session).records(target)
         return DataStream(environment, upstreams, target.type_info)
 
@@ -82,7 +82,7 @@ class StreamExecutor:
         return self._connectors.writer(of_connector(plan))
 
     def collect(self, plan: Node, options: Mapping[str, str], session: Session) -> CollectingStreamJob:
-        """Start a job that gives the rows of a plan to the client."""
+        """Start a job that sends the rows of a plan to the client."""
         environment, planner = self._begin(options, session)
         upstreams = planner.rows(plan, ALL, True, "collect")
         found = DataStream(environment, upstreams, None).execute_and_collect()
@@ -90,7 +90,7 @@ class StreamExecutor:
         return CollectingStreamJob(found, plan, session.zone)
 
     def frame(self, plan: Node, options: Mapping[str, str], session: Session) -> Any:
-        """A stream is no data frame: raises `ConfigurationError`."""
+        """Raise `ConfigurationError`: a stream cannot become a data frame."""
         raise ConfigurationError(
             "to_dataframe() needs batch execution: use EnvironmentSettings.in_batch_mode(), or "
             "SET 'execution.runtime-mode' = 'batch'"
@@ -99,9 +99,12 @@ class StreamExecutor:
     def explain(
         self, plans: Sequence[Node], options: Mapping[str, str], session: Session, details: Sequence[str]
     ) -> str:
-        """The steps of the job, with the changes that each sends; with JSON_EXECUTION_PLAN also the job's operators."""
+        """Return the steps of the job, each with its changelog mode.
+
+        With JSON_EXECUTION_PLAN also the job's operators.
+        """
         if any(isinstance(plan, Write) for plan in plans):
-            # A scratch program, for what only sinks refuse.
+            # Plan in a scratch environment, for the errors that only sinks raise.
             self._add_sinks(self._begin(options, session)[1], [plan for plan in plans if isinstance(plan, Write)])
         _, planner = self._begin(options, session)
         text = "== Streams ==\n" + "\n".join(planner.explained(plan) for plan in plans)
@@ -111,7 +114,7 @@ class StreamExecutor:
         return f"{text}\n\n== Physical Execution Plan ==\n{plan.to_json(facts_of(planner))}"
 
     def plan(self, plans: Sequence[Node], options: Mapping[str, str], session: Session) -> Plan:
-        """The job, to look at."""
+        """Return the plan of the job, to inspect."""
         return self._drawn(plans, options, session)[0]
 
     def _drawn(self, plans: Sequence[Node], options: Mapping[str, str], session: Session) -> tuple[Plan, StreamPlanner]:
@@ -124,7 +127,7 @@ class StreamExecutor:
         return environment.plan(), planner
 
     def push_down(self) -> PushDown:
-        """How tables are read in part."""
+        """Return the push-down, through which tables are read partially."""
         return PushDown(lambda scan: self._connectors.scan(of_connector(scan)))
 
     def _begin(self, options: Mapping[str, str], session: Session) -> tuple[StreamExecutionEnvironment, StreamPlanner]:
@@ -159,7 +162,7 @@ def _check(plan: Write) -> None:
 
 
 class CollectingStreamJob:
-    """A job whose rows come to the client."""
+    """A job that sends its rows to the client."""
 
     def __init__(self, found: CloseableIterator, plan: Node, zone: tzinfo) -> None:
         assert found.job is not None
@@ -167,7 +170,7 @@ class CollectingStreamJob:
         self._seen = [seen_of(kind, zone) for kind in plan.schema.types]
 
     def rows(self) -> Iterator[ChangelogRow]:
-        """The rows as they come; ends with the job."""
+        """Yield the rows as they arrive, until the job ends."""
         for kind, values in self.held_rows():
             yield kind, tuple([seen(value) for seen, value in zip(self._seen, values, strict=True)])
 
@@ -181,7 +184,7 @@ class CollectingStreamJob:
         self._found.wait(timeout_ms)
 
     def cancel(self) -> None:
-        """Stop it: nobody reads the rows any more."""
+        """Stop the job; its rows are not read anymore."""
         self._found.close()
 
     def client(self) -> JobClient:

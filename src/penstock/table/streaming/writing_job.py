@@ -1,4 +1,4 @@
-"""A job that writes into tables, as a stream or as a batch."""
+"""A job that writes to tables, as a stream or as a batch."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Java's patterns for points in time: those of DateTimeFormatter (`MODERN`) and of SimpleDateFormat (`SIMPLE`)."""
+"""Java's date and time patterns: DateTimeFormatter (`MODERN`) and SimpleDateFormat (`SIMPLE`)."""

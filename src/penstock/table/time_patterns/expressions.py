@@ -1,4 +1,4 @@
-"""Regular expressions for the parts of patterns, by which texts are read."""
+"""Regular expressions that parse text by the parts of a pattern."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _BLANKS: Final = r"[ \t]*"
 
 
 def compiled(parts: Sequence[Part], dialect: Dialect) -> tuple[re.Pattern[str], list[Letters]]:
-    """An expression for parts, and the letters that each of its groups stands for."""
+    """Compile parts to a regular expression; also return the pattern letters of each of its groups."""
     letters: list[Letters] = []
     build = _modern if dialect is Dialect.MODERN else _simple
     text = build(parts, letters)
@@ -33,7 +33,7 @@ def compiled(parts: Sequence[Part], dialect: Dialect) -> tuple[re.Pattern[str], 
 
 
 def is_number(part: Part | None) -> bool:
-    """Whether digits stand for a part."""
+    """Return whether a part is written in digits."""
     if not isinstance(part, Letters) or part.letter not in _NUMBERS:
         return False
     return part.letter not in _NAMED or part.count < 3
@@ -63,7 +63,7 @@ def _modern(parts: Sequence[Part], letters: list[Letters]) -> str:
 
 
 def _digits(part: Letters, is_followed: bool) -> str:
-    """Where digits follow that belong to the next part, a number takes as few as leave enough for that."""
+    """Return the expression for a number. If the next part is a number as well, enough digits are left for it."""
     letter, count = part.letter, part.count
     longest = "" if is_followed else "+"
     if letter in "yuY":
@@ -119,7 +119,7 @@ def _simple(parts: Sequence[Part], letters: list[Letters]) -> str:
 
 
 def _any_of_simple(part: Letters, obeys_count: bool) -> str:
-    """A number takes all digits, or where letters follow at most as many as it has letters."""
+    """Return the expression for a part. A number takes all digits, or at most its letter count if letters follow."""
     letter, count = part.letter, part.count
     if letter in "ML" and count > 2:
         return "|".join([*MONTHS, *(name[:3] for name in MONTHS)])

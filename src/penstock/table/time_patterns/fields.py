@@ -1,4 +1,4 @@
-"""What the letters of patterns stand for, for many points in time at once."""
+"""The fields that pattern letters refer to, for many points in time at once."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MINUTE: Final = 60 * SECOND_NS
 
 
 class Moments:
-    """Points in time as clocks show them: days since 1970, nanoseconds of the day."""
+    """Local date-times: days since 1970 and nanoseconds of the day."""
 
     __slots__ = ("_found", "days", "nanos")
 
@@ -33,7 +33,7 @@ class Moments:
         self._found: dict[str, Numbers] = {}
 
     def field(self, letter: str) -> Numbers:
-        """The number for a letter."""
+        """Return the numbers for a letter."""
         found = self._found.get(letter)
         if found is None:
             found = self._found[letter] = FIELDS[letter](self)
@@ -49,7 +49,7 @@ def _year_of_era(moments: Moments) -> Numbers:
 
 
 def _begin_of_weeks(years: Numbers) -> Numbers:
-    """The Sunday on which the first week of a year begins: weeks are those of the United States."""
+    """Return the Sunday that starts the first week of each year; weeks follow the United States convention."""
     first = days_of_years(years)
     return first - (weekday(first) + 1) % 7
 
@@ -68,7 +68,7 @@ def _week_of_month(moments: Moments) -> Numbers:
     return (moments.days - (first - (weekday(first) + 1) % 7)) // 7 + 1
 
 
-#: by the letters that both dialects have, but for `weekday`, which is 0 on Mondays
+#: by the letters that both dialects share, plus `weekday`, which is 0 on Mondays
 FIELDS: Final[dict[str, Callable[[Moments], Numbers]]] = {
     "u": lambda moments: years_of(moments.days),
     "y": _year_of_era,
@@ -96,7 +96,7 @@ FIELDS: Final[dict[str, Callable[[Moments], Numbers]]] = {
     "A": lambda moments: moments.nanos // 1_000_000,
     "N": lambda moments: moments.nanos,
 }
-#: nanoseconds of the finest unit on which each letter depends; others depend on the day alone
+#: nanoseconds of the finest unit that each letter depends on; other letters depend on the day alone
 FINEST: Final = {
     "a": _HOUR,
     "B": _HOUR,

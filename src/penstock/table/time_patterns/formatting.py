@@ -1,7 +1,7 @@
-"""Points in time as text by a pattern, a column at once.
+"""Formats points in time by a pattern, one column at once.
 
-Each run of letters becomes a column of texts, found in a small table of all texts that it can be; then these are
-joined. Where rows are alike but for what the pattern does not show, only those that differ are written.
+Each run of letters becomes a column of texts, looked up in a small table of all possible texts; the columns are then
+joined. Rows that differ only in fields that the pattern does not show are formatted once.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from penstock.table.time_patterns.fields import FINEST, Moments
 from penstock.table.time_patterns.names import DAYS, ERAS, HALVES, MONTHS, QUARTERS
 from penstock.table.time_patterns.tokens import Choice, Dialect, Letters, Part, Text, parts_of
 
-#: gives the columns that make the text of a part, one behind the other
+#: returns the columns whose concatenation is the text of a part
 Writer = Callable[["Shown"], Sequence[pa.Array]]
 TextOf = Callable[[int], str]
 
 
 class Shown(Moments):
-    """What is written: points in time, and how many seconds clocks are ahead of UTC and what the zone is called."""
+    """The points in time to format, with their offsets from UTC in seconds and the names of their zone."""
 
     __slots__ = ("names", "offsets")
 
@@ -40,7 +40,7 @@ class Shown(Moments):
 
 
 class Formatter:
-    """A pattern that has been read."""
+    """A compiled pattern."""
 
     def __init__(self, pattern: str, dialect: Dialect) -> None:
         parts = parts_of(pattern, dialect)
@@ -51,7 +51,7 @@ class Formatter:
         self._finest = min((FINEST.get(letter, DAY_NS) for letter in self.letters), default=DAY_NS)
 
     def __call__(self, shown: Shown) -> pa.Array:
-        """A text for each point in time."""
+        """Format each point in time."""
         if self.needs_zone or self._finest == 1 or len(shown) < _FEW:
             return self._write(shown)
         keys = shown.days * (DAY_NS // self._finest) + shown.nanos // self._finest
@@ -73,18 +73,18 @@ class Formatter:
         return pc.binary_join_element_wise(*columns, "")
 
 
-#: below this many rows nobody looks for those that are alike
+#: below this many rows, duplicates are not looked for
 _FEW: Final = 64
 
 
 @lru_cache(maxsize=512)
 def formatter(pattern: str, dialect: Dialect) -> Formatter:
-    """The formatter of a pattern. Raises `TableRuntimeError` for what is none."""
+    """Return the formatter of a pattern. Raises `TableRuntimeError` if the pattern is invalid."""
     return Formatter(pattern, dialect)
 
 
 def _flat(parts: Sequence[Part]) -> list[Text | Letters]:
-    """All parts: what may be left out is written, too."""
+    """Flatten the parts; optional sections are written as well."""
     found: list[Text | Letters] = []
     for part in parts:
         found += _flat(part.parts) if isinstance(part, Choice) else [part]
@@ -123,7 +123,7 @@ def _padded(part: Letters, write: Writer) -> Writer:
 
 
 def texts(numbers: Numbers, text_of: TextOf) -> pa.Array:
-    """A text for each number."""
+    """Return the text of each number."""
     if not len(numbers):
         return pa.array([], pa.string())
     low, high = int(numbers.min()), int(numbers.max())
@@ -149,13 +149,13 @@ def _table(text_of: TextOf, begin: int, end: int) -> pa.Array:
 
 @lru_cache(maxsize=64)
 def _digits(count: int) -> TextOf:
-    """With zeros in front, up to so many digits."""
+    """Pad a number with zeros to `count` digits."""
     return lambda number: f"{number:0{count}}"
 
 
 @lru_cache(maxsize=64)
 def _signed(count: int) -> TextOf:
-    """A year of four digits or more: with a sign where it has more digits than there are letters."""
+    """Pad a year with zeros to `count` digits, four or more; a longer year gets a plus sign."""
     return lambda number: f"{'+' if number >= 10**count else ''}{number:0{count + (number < 0)}}"
 
 
@@ -164,7 +164,7 @@ def _two_digits(number: int) -> str:
 
 
 def _fraction(count: int) -> Writer:
-    """The first digits of the fraction of a second, by threes."""
+    """Write the first `count` digits of the fraction of a second, three at a time."""
 
     def write(shown: Shown) -> Sequence[pa.Array]:
         columns, rest = [], shown.field("n")
@@ -187,7 +187,7 @@ def _thousand(size: int) -> pa.Array:
 
 @lru_cache(maxsize=64)
 def _name(names: Sequence[str], count: int, first: int = 0) -> TextOf:
-    """A name: in full with four letters, its first character with five, else three characters."""
+    """Return names: in full for four letters, the first character for five, otherwise three characters."""
     if count == 4:
         return lambda number: names[number - first]
     return lambda number: names[number - first][: 1 if count == 5 else 3]
@@ -210,7 +210,7 @@ def _quarter(count: int) -> TextOf:
 
 
 def _number_or_name(part: Letters, dialect: Dialect) -> tuple[str, TextOf]:
-    """The field that a run of letters shows, and how."""
+    """Return the field that a run of letters shows, and the function that formats it."""
     letter, count = part.letter, part.count
     is_simple = dialect is Dialect.SIMPLE
     if letter == "u" and is_simple:
@@ -239,7 +239,7 @@ def _number_or_name(part: Letters, dialect: Dialect) -> tuple[str, TextOf]:
 
 @lru_cache(maxsize=64)
 def _wrapped(text_of: TextOf, size: int) -> TextOf:
-    """Also for numbers that a table has beside those that there are."""
+    """Wrap numbers around, because a table of texts may also cover numbers outside the field's range."""
     first = 1 if size == 12 else 0
     return lambda number: text_of((number - first) % size + first)
 

@@ -1,4 +1,4 @@
-"""The English names that patterns show."""
+"""The English names in patterns: months, days, quarters, eras, AM and PM."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Points in time from texts by a pattern.
+"""Parses text as points in time by a pattern.
 
-DateTimeFormatter (`MODERN`) reads exactly what the pattern says, and gives what clocks show. SimpleDateFormat
-(`SIMPLE`) is lenient: a 13th month is the first of the next year, and what follows is left alone; it gives a moment.
+DateTimeFormatter (`MODERN`) is strict: the whole text must match, and the result is a local date-time. SimpleDateFormat
+(`SIMPLE`) is lenient: month 13 is the first month of the next year, and trailing text is ignored; the result is an
+instant.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ from penstock.table.time_patterns.expressions import compiled, is_number
 from penstock.table.time_patterns.names import DAYS, MONTHS
 from penstock.table.time_patterns.tokens import Dialect, Letters, parts_of
 
-#: gives nanoseconds since 1970 as clocks show them, or None for what the pattern does not fit
+#: returns nanoseconds since 1970 in local time, or None for text that does not match the pattern
 ModernParser = Callable[[str], "int | None"]
-#: gives a moment, for a text and the zone in which it is read
+#: returns an instant, given a text and its time zone, or None for text that does not match
 SimpleParser = Callable[[str, tzinfo], "int | None"]
 
 _DEFAULT: Final = re.compile(
@@ -33,7 +34,7 @@ _MINUTE_NS: Final = 60 * SECOND_NS
 
 
 def parse_default(text: str) -> int | None:
-    """A text of the form `yyyy-MM-dd[ HH:mm:ss[.SSSSSSSSS]]`, where months, days and times may have one digit."""
+    """Parse text of the form `yyyy-MM-dd[ HH:mm:ss[.SSSSSSSSS]]`; months, days and times may have one digit."""
     found = _DEFAULT.fullmatch(text)
     if found is None:
         return None
@@ -43,7 +44,7 @@ def parse_default(text: str) -> int | None:
 
 
 def parse_sql(text: str) -> int | None:
-    """As `java.sql.Timestamp` and `java.sql.Date` read texts: days and times that there are not go on into the next."""
+    """Parse text like `java.sql.Timestamp` and `java.sql.Date`: nonexistent days and times carry over."""
     found = _SQL.fullmatch(text.strip())
     if found is None or (" " in text.strip()) != (found.group(4) is not None):
         return None
@@ -56,7 +57,7 @@ def parse_sql(text: str) -> int | None:
 
 @lru_cache(maxsize=512)
 def modern_parser(pattern: str) -> ModernParser:
-    """The parser of a pattern of DateTimeFormatter. Raises `TableRuntimeError` for what is none."""
+    """Return the parser of a DateTimeFormatter pattern. Raises `TableRuntimeError` if the pattern is invalid."""
     expression, letters = compiled(parts_of(pattern, Dialect.MODERN), Dialect.MODERN)
 
     def parse(text: str) -> int | None:
@@ -94,7 +95,7 @@ def _index(names: tuple[str, ...], text: str) -> int:
     return next(index for index, name in enumerate(names) if name.lower().startswith(text.lower()))
 
 
-#: the least and the greatest value of letters
+#: the minimum and maximum value of each letter
 _RANGES: Final = {
     "y": (1, 10**9),
     "M": (1, 12),
@@ -113,7 +114,7 @@ _RANGES: Final = {
 
 
 def _resolved(values: dict[str, int]) -> int | None:
-    """What clocks show, from what was read; what was not read is that of 1970-01-01 00:00:00."""
+    """Combine the parsed fields to a local date-time; missing fields default to 1970-01-01 00:00:00."""
     for letter, value in values.items():
         low, high = _RANGES.get(letter, (value, value))
         if not low <= value <= high:
@@ -161,7 +162,7 @@ def _of_day(values: dict[str, int]) -> int | None:
 
 @lru_cache(maxsize=512)
 def simple_parser(pattern: str) -> SimpleParser:
-    """The parser of a pattern of SimpleDateFormat. Raises `TableRuntimeError` for what is none."""
+    """Return the parser of a SimpleDateFormat pattern. Raises `TableRuntimeError` if the pattern is invalid."""
     expression, letters = compiled(parts_of(pattern, Dialect.SIMPLE), Dialect.SIMPLE)
 
     def parse(text: str, zone: tzinfo) -> int | None:
@@ -197,7 +198,7 @@ def _put(values: dict[str, int], part: Letters, word: str) -> None:
 
 
 def _lenient(values: dict[str, int]) -> int:
-    """What clocks show; numbers that are too great go on into the next greater unit."""
+    """Combine the parsed fields to a local date-time; numbers out of range carry over to the next larger unit."""
     year = values.get("y", 1970)
     if values.get("G") == 0:
         year = 1 - year
@@ -228,7 +229,7 @@ def _zone(word: str) -> tzinfo:
 
 
 def calendar_moment(clock: int, zone: tzinfo) -> int:
-    """The moment at which clocks in a zone show a time; where they show it twice, the second one."""
+    """Return the instant at which clocks in a zone show a local time: the second one if they show it twice."""
     first = moment_ns(clock, zone)
     if fixed_offset(zone) is not None:
         return first

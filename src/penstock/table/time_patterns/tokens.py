@@ -1,4 +1,4 @@
-"""The parts of a pattern: texts, runs of one letter, and parts that may be left out."""
+"""The parts of a pattern: literal text, runs of one letter, and optional sections."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from penstock.table.data.errors import TableRuntimeError
 
 
 class Dialect(Enum):
-    """Whose patterns they are."""
+    """The pattern syntax."""
 
     #: java.time.format.DateTimeFormatter
     MODERN = auto()
@@ -21,14 +21,14 @@ class Dialect(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """Characters that stand for themselves."""
+    """Literal characters."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Letters:
-    """One letter, so many times. `width`: blanks fill it up to so many characters."""
+    """A letter repeated `count` times. Blanks pad its text to `width` characters, if `width` is not 0."""
 
     letter: str
     count: int
@@ -37,7 +37,7 @@ class Letters:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Parts that a text may leave out."""
+    """An optional section."""
 
     parts: tuple[Part, ...]
 
@@ -45,19 +45,19 @@ class Choice:
 Part: TypeAlias = Text | Letters | Choice
 
 _KNOWN: Final = {Dialect.MODERN: "GuyDMLdQqYwWEecFaBhKkHmsSAnNVvzOXxZ", Dialect.SIMPLE: "GyYMLwWDdFEuaHkKhmsSzZX"}
-#: the greatest number of times that a letter may come in a row, where that is not 5
+#: the maximum number of times that a letter may be repeated, if that is not 5
 _MOST: Final = {"G": 5, "y": 19, "u": 19, "Y": 19, "D": 3, "d": 2, "w": 2, "W": 1, "F": 1, "a": 1, "h": 2, "K": 2}
 _MOST_TIME: Final = {"k": 2, "H": 2, "m": 2, "s": 2, "S": 9, "A": 19, "n": 19, "N": 19, "V": 2, "z": 4}
 
 
 @lru_cache(maxsize=1024)
 def parts_of(pattern: str, dialect: Dialect) -> tuple[Part, ...]:
-    """The parts of a pattern. Raises `TableRuntimeError` for what is none."""
+    """Parse a pattern. Raises `TableRuntimeError` if it is invalid."""
     return _Reader(pattern, dialect).parts()
 
 
 class UnusablePatternError(TableRuntimeError):
-    """A pattern that points in time cannot be read or written by."""
+    """A pattern that can be used neither to parse nor to format points in time."""
 
 
 class _Reader:
@@ -97,7 +97,7 @@ class _Reader:
         return tuple(found)
 
     def _quoted(self) -> Text:
-        """What is in quotes; two quotes are one."""
+        """Read quoted text; two quotes stand for one."""
         end, found = self.place + 1, ""
         while end < len(self.pattern):
             if self.pattern[end] == "'":
@@ -132,7 +132,7 @@ class _Reader:
 
 
 def fraction_digits(pattern: str) -> int:
-    """The longest run of S outside of quotes."""
+    """Return the length of the longest run of S outside quotes."""
     longest = run = 0
     is_quoted = False
     for char in pattern:

@@ -1,1 +1,1 @@
-"""Expressions with types: what the analyser makes of expressions as they are written."""
+"""Typed expressions: the analyser's output."""

@@ -1,4 +1,4 @@
-"""Expressions whose names are resolved and whose types are known. All are values, and can be pickled."""
+"""Expressions with resolved names and types. All are immutable and picklable."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from penstock.table.data.logical_types import DataType
 
 @dataclass(frozen=True, slots=True)
 class Typed:
-    """The base of all."""
+    """The base class of all nodes."""
 
     type: DataType
 
     def children(self) -> tuple[Typed, ...]:
-        """The expressions that it consists of."""
+        """Return the subexpressions."""
         return ()
 
     def walk(self) -> Iterator[Typed]:
-        """All nodes of the tree, each before its children, from left to right."""
+        """Iterate over all nodes of the tree in preorder, from left to right."""
         waiting: list[Typed] = [self]
         while waiting:
             node = waiting.pop()
@@ -39,13 +39,13 @@ class Field(Typed):
 
 
 def _hashable(value: object) -> object:
-    """The same for arrays and maps, which are lists."""
+    """Convert arrays and maps, which are lists, to tuples."""
     return tuple(map(_hashable, value)) if isinstance(value, list | tuple) else value
 
 
 @dataclass(frozen=True, slots=True)
 class Constant(Typed):
-    """A value that is written in the query or follows from it, as `penstock.table.data.values` holds it."""
+    """A constant written in the query or derived from it, in the representation of `penstock.table.data.values`."""
 
     value: object
 
@@ -71,14 +71,14 @@ class Constants(Typed):
 
 @dataclass(frozen=True, slots=True)
 class FunctionCall(Typed):
-    """A call of a function or operator of the registry. `options`: words of its own syntax."""
+    """A call of a function or operator of the registry. `options`: keywords of its own syntax."""
 
     function: str
     operands: tuple[Typed, ...]
     options: tuple[str, ...] = ()
 
     def children(self) -> tuple[Typed, ...]:
-        """The operands."""
+        """Return the operands."""
         return self.operands
 
     def __str__(self) -> str:
@@ -89,7 +89,7 @@ class FunctionCall(Typed):
 class WidenedFloat(FunctionCall):
     """The cast of a FLOAT to DOUBLE that the Table API adds to a sum, difference, product or quotient.
 
-    As in Flink, the number itself is a FLOAT. Further arithmetic, SUM and AVG take that FLOAT.
+    As in Flink, the number itself is a FLOAT. Further arithmetic, SUM and AVG use that FLOAT.
     """
 
     @property
@@ -100,18 +100,18 @@ class WidenedFloat(FunctionCall):
 
 @dataclass(frozen=True, slots=True)
 class Lambda(Typed):
-    """A function as an operand: `type` is what its body gives, with its parameters as fields 0 and on."""
+    """A lambda function as an operand. `type`: the type of its body, in which the parameters are fields 0 and on."""
 
     parameters: tuple[str, ...]
     body: Typed
 
     def children(self) -> tuple[Typed, ...]:
-        """The body."""
+        """Return the body."""
         return (self.body,)
 
 
 def separated(operands: Sequence[Typed]) -> list[Typed]:
-    """Operands with each of many constants as an operand of its own."""
+    """Expand each `Constants` operand into one operand per constant."""
     found: list[Typed] = []
     for one in operands:
         found += [Constant(one.type, value) for value in one.values] if isinstance(one, Constants) else [one]
@@ -119,7 +119,7 @@ def separated(operands: Sequence[Typed]) -> list[Typed]:
 
 
 def transformed(node: Typed, change: Callable[[Typed], Typed]) -> Typed:
-    """The same expression with each part replaced by what `change` makes of it, from the leaves up."""
+    """Rebuild an expression bottom-up, replacing each node by the result of `change`."""
     if isinstance(node, FunctionCall):
         node = replace(node, operands=tuple(transformed(operand, change) for operand in node.operands))
     elif isinstance(node, Lambda):
@@ -128,7 +128,7 @@ def transformed(node: Typed, change: Callable[[Typed], Typed]) -> Typed:
 
 
 def conjuncts(condition: Typed) -> list[Typed]:
-    """The parts of a condition that all have to be true, in order."""
+    """Return the conjuncts of a condition, in order."""
     if isinstance(condition, FunctionCall) and condition.function == "AND":
         return [part for operand in condition.operands for part in conjuncts(operand)]
     return [condition]

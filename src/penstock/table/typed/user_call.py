@@ -1,4 +1,4 @@
-"""Calls of functions of the program, in typed expressions."""
+"""Calls of user-defined functions in typed expressions."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from penstock.table.user_functions.definition import UserFunction
 
 @dataclass(frozen=True, slots=True)
 class UserCall(FunctionCall):
-    """A call of a function of the program. `at`: where it is written, which tells two calls apart."""
+    """A call of a user-defined function. `at`: its position in the query, which distinguishes identical calls."""
 
     user: UserFunction = field(kw_only=True)
     at: int = field(default=-1, kw_only=True, compare=False)
 
     def is_same(self, other: UserCall) -> bool:
-        """Whether one value of both is enough: a function that is not deterministic gives one for each call."""
+        """Return whether both calls can share one value; each call of a nondeterministic function has its own."""
         return self == other and (self.user.is_deterministic or self.at == other.at)
 
 
 def calls_in(expression: Typed) -> list[UserCall]:
-    """All calls of functions of the program in an expression."""
+    """Return all calls of user-defined functions in an expression."""
     return [one for one in expression.walk() if isinstance(one, UserCall)]

@@ -1,1 +1,1 @@
-"""Functions of the program: what they are, how they are opened, and how they run on columns."""
+"""User-defined functions: their definitions, their life cycle in subtasks, and their evaluation on columns."""

@@ -1,7 +1,7 @@
-"""The classes that aggregate functions of a program derive from.
+"""The base classes of user-defined aggregate functions.
 
-An accumulator is what such a function keeps of the rows of a group: a list, a `Row`, a view, or any other object that
-can be changed and pickled. `accumulate` and `retract` change it in place.
+An accumulator is the function's state for the rows of a group: a list, a `Row`, a view, or any other object that is
+mutable and picklable. `accumulate` and `retract` change it in place.
 """
 
 from __future__ import annotations
@@ -18,51 +18,53 @@ ACC = TypeVar("ACC")
 
 
 class ImperativeAggregateFunction(UserDefinedFunction, ABC, Generic[T, ACC]):
-    """The base of functions of all rows of a group."""
+    """The base class of functions over all rows of a group."""
 
     @abstractmethod
     def create_accumulator(self) -> ACC:
-        """What is kept of no row. None is no accumulator."""
+        """Create the accumulator of a group without rows; it must not be None."""
 
     @abstractmethod
     def accumulate(self, accumulator: ACC, *args: Any) -> None:
-        """Take a row in. `args`: its operands; NULL is None."""
+        """Add a row. `args`: its operands; NULL is None."""
 
     def retract(self, accumulator: ACC, *args: Any) -> None:
-        """Take a row back. It is needed where rows change or go, and in OVER windows with a bound."""
+        """Retract a row. Required for inputs with updates or deletes, and for bounded OVER windows."""
         raise UnsupportedError(f"{type(self).__name__} does not implement retract")
 
     def merge(self, accumulator: ACC, accumulators: Iterable[ACC]) -> None:
-        """Put other accumulators into one. Nothing calls it: sessions are known before their rows are aggregated."""
+        """Merge other accumulators into one. Never called: sessions are known before their rows are aggregated."""
         raise UnsupportedError(f"{type(self).__name__} does not implement merge")
 
     def get_result_type(self) -> Any:
-        """The type of the result, one of `DataTypes` or its text, where neither `udaf` nor an annotation says it."""
+        """Return the result type, one of `DataTypes` or its text, if neither `udaf` nor an annotation declares it."""
         raise UnsupportedError(f"{type(self).__name__} does not implement get_result_type")
 
     def get_accumulator_type(self) -> Any:
-        """The type of an accumulator. It may be left out: accumulators are pickled."""
+        """Return the type of an accumulator. Optional: accumulators are pickled."""
         raise UnsupportedError(f"{type(self).__name__} does not implement get_accumulator_type")
 
 
 class AggregateFunction(ImperativeAggregateFunction[T, ACC]):
-    """Gives one value for all rows of a group. Flink: "Aggregate Functions"."""
+    """Returns one value for all rows of a group. Flink: "Aggregate Functions"."""
 
     @abstractmethod
     def get_value(self, accumulator: ACC) -> T:
-        """The value for the rows so far."""
+        """Return the value for the rows so far."""
 
 
 class TableAggregateFunction(ImperativeAggregateFunction[T, ACC]):
-    """Gives any number of rows for all rows of a group. Flink: "Table Aggregate Functions"."""
+    """Returns any number of rows for all rows of a group. Flink: "Table Aggregate Functions"."""
 
     @abstractmethod
     def emit_value(self, accumulator: ACC) -> Iterable[T]:
-        """The rows for the rows so far, as an iterator or a list. A row is a tuple, a `Row`, or its only column."""
+        """Return the output for the rows so far, as an iterator or a list. A row is a tuple, a `Row`, or its only
+        column.
+        """
 
 
 def implements(function: object, method: str) -> bool:
-    """Whether an aggregate function has a method of its own that the base only names."""
+    """Return whether an aggregate function overrides a method of the base class."""
     if not isinstance(function, ImperativeAggregateFunction):
         return False
     return getattr(type(function), method) is not getattr(ImperativeAggregateFunction, method)

@@ -1,4 +1,4 @@
-"""The types that the annotations of a function say: `-> int` is BIGINT, `-> list[str]` ARRAY<STRING>, and so on."""
+"""Derives types from a function's annotations: `-> int` is BIGINT, `-> list[str]` ARRAY<STRING>, and so on."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _UNIONS: Final = (typing.Union, python_types.UnionType)
 
 
 def result_of(function: Callable[..., Any], name: str) -> DataType:
-    """The type of what a function gives. Raises `ValidationError` where its annotations do not say it."""
+    """Return a function's annotated result type. Raises `ValidationError` if the annotations do not determine it."""
     found = _type_of(_returned(function, name, "result_type"))
     if found is None:
         raise _unknown(function, name, "result_type")
@@ -47,9 +47,9 @@ def result_of(function: Callable[..., Any], name: str) -> DataType:
 
 
 def rows_of(function: Callable[..., Any], name: str) -> RowType:
-    """The columns of the rows that a table function gives: `Iterator[tuple[int, str]]`, or `list[int]` for one column.
+    """Return a table function's annotated columns: `Iterator[tuple[int, str]]`, or `list[int]` for one column.
 
-    Raises `ValidationError` where its annotations do not say it.
+    Raises `ValidationError` if the annotations do not determine them.
     """
     hint = _not_none(_returned(function, name, "result_types"))
     if typing.get_origin(hint) in _MANY:
@@ -88,7 +88,7 @@ def _unknown(function: Callable[..., Any], name: str, parameter: str) -> Validat
 
 
 def _not_none(hint: Any) -> Any:
-    """What is left of `Optional[T]`."""
+    """Strip `Optional` from `Optional[T]`."""
     if typing.get_origin(hint) in _UNIONS:
         parts = [one for one in typing.get_args(hint) if one is not type(None)]
         return parts[0] if len(parts) == 1 else hint

@@ -1,4 +1,4 @@
-"""The classes that functions of a program derive from, and what they see of the subtask that runs them."""
+"""The base classes of user-defined functions, and the context that they run in."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from penstock.base.metrics import MetricGroup
 
 
 class FunctionContext:
-    """What a function sees of the subtask that runs it. Flink: "User-defined Functions", runtime integration."""
+    """A function's view of the subtask that runs it. Flink: "User-defined Functions", runtime integration."""
 
     def __init__(
         self,
@@ -33,82 +33,87 @@ class FunctionContext:
         self._attempt_number = attempt_number
 
     def get_metric_group(self) -> MetricGroup:
-        """Where the function registers what it measures."""
+        """Return the group in which the function registers its metrics."""
         return self._metric_group
 
     def get_job_parameter(self, key: str, default_value: str) -> str:
-        """One of the program's own settings (`pipeline.global-job-parameters`), or the default."""
+        """Return one of the program's own settings (`pipeline.global-job-parameters`), or the default."""
         return self._job_parameters.get(key, default_value)
 
     def get_task_name(self) -> str | None:
-        """The name of the task."""
+        """Return the name of the task."""
         return self._task_name
 
     def get_task_name_with_subtasks(self) -> str | None:
-        """The task's name with the subtask's number from 1, as in `Calc (2/4)`."""
+        """Return the task's name with the subtask's number from 1, as in `Calc (2/4)`."""
         return self._task_name_with_subtasks
 
     def get_number_of_parallel_subtasks(self) -> int | None:
-        """The parallelism of the operator that runs the function."""
+        """Return the parallelism of the operator that runs the function."""
         return self._number_of_parallel_subtasks
 
     def get_max_number_of_parallel_subtasks(self) -> int | None:
-        """The maximum parallelism: the number of key groups."""
+        """Return the maximum parallelism: the number of key groups."""
         return self._max_number_of_parallel_subtasks
 
     def get_index_of_this_subtask(self) -> int | None:
-        """The index of this subtask, from 0."""
+        """Return the index of this subtask, from 0."""
         return self._index_of_this_subtask
 
     def get_attempt_number(self) -> int | None:
-        """How often this subtask was started before."""
+        """Return how many times this subtask was started before."""
         return self._attempt_number
 
 
 class UserDefinedFunction:
-    """The base of all functions of the program. Each subtask has a copy of its own."""
+    """The base class of all user-defined functions. Each subtask has its own copy."""
 
     def open(self, function_context: FunctionContext) -> None:
         """Called once in each subtask, before the first row."""
 
     def close(self) -> None:
-        """Called once in each subtask that was opened, after the last row or a failure."""
+        """Called once in each subtask where `open` was called, after the last row or a failure."""
 
     def is_deterministic(self) -> bool:
-        """Whether the same operands give the same result each time; then a call may be left out. True by default."""
+        """Return whether the same operands always give the same result, so that calls may be skipped.
+
+        True by default.
+        """
         return True
 
 
 class ScalarFunction(UserDefinedFunction, ABC):
-    """Gives one value for each row. Flink: "Scalar Functions"."""
+    """Returns one value for each row. Flink: "Scalar Functions"."""
 
     @abstractmethod
     def eval(self, *args: Any) -> Any:
-        """The value for these operands; NULL is None."""
+        """Return the value for these operands; NULL is None."""
 
 
 class AsyncScalarFunction(UserDefinedFunction, ABC):
-    """Gives one value for each row, by calls that wait: those of a batch wait together.
+    """Returns one value for each row asynchronously; the calls of a batch run concurrently.
 
-    Flink: "Asynchronous Scalar Functions". The options `table.exec.async-scalar.*` say how many calls are out at a
-    time, how long one may take, and how often it is tried.
+    Flink: "Asynchronous Scalar Functions". The options `table.exec.async-scalar.*` set the number of concurrent calls,
+    the timeout of a call, and the number of attempts.
     """
 
     @abstractmethod
     async def eval(self, *args: Any) -> Any:
-        """The value for these operands; NULL is None."""
+        """Return the value for these operands; NULL is None."""
 
 
 class TableFunction(UserDefinedFunction, ABC):
-    """Gives any number of rows for each row. Flink: "Table Functions"."""
+    """Returns any number of rows for each row. Flink: "Table Functions"."""
 
     @abstractmethod
     def eval(self, *args: Any) -> Any:
-        """A list, range or iterator of rows, one row, or None. A row is a tuple, a `Row` or the value of its column."""
+        """Return a list, range or iterator of rows, one row, or None. A row is a tuple, a `Row` or the value of its
+        column.
+        """
 
 
 class Delegating:
-    """A plain function in the place of a class with `eval`."""
+    """Wraps a plain function as an object with `eval`."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.eval = function

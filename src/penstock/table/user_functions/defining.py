@@ -1,4 +1,4 @@
-"""Makes functions of what a program gives: classes, plain functions, and what a path such as `module.name` leads to."""
+"""Defines functions from classes, plain functions, and import paths such as `module.name`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from penstock.table.user_functions.definition import FUNC_TYPES, GENERAL, Functi
 
 @runtime_checkable
 class Defined(Protocol):
-    """What `udf` and its like make."""
+    """The result of `udf`, `udtf`, `udaf` or `udtaf`."""
 
     @property
     def definition(self) -> UserFunction:
@@ -39,7 +39,7 @@ class Defined(Protocol):
 
 
 def type_of(found: object, what: str) -> DataType:
-    """A type that is given as such or as text. Raises `TypeError` for anything else."""
+    """Return a type given as such or as text. Raises `TypeError` for anything else."""
     if isinstance(found, DataType):
         return found
     if isinstance(found, str):
@@ -51,7 +51,7 @@ def type_of(found: object, what: str) -> DataType:
 
 
 def types_of(found: object, what: str) -> tuple[DataType, ...] | None:
-    """Types of operands: one or several; None for those that are not declared."""
+    """Return operand types given as one or several; None if they are not declared."""
     if found is None:
         return None
     many = found if isinstance(found, list | tuple) else [found]
@@ -66,7 +66,7 @@ def define_scalar(
     name: str | None = None,
     func_type: str = GENERAL,
 ) -> UserFunction:
-    """A scalar function, asynchronous where its `eval` is. See `penstock.table.udf.udf`."""
+    """Define a scalar function, asynchronous if its `eval` is. See `penstock.table.udf.udf`."""
     if func_type not in FUNC_TYPES:
         raise WrongValueError(f"The func_type must be one of '{', '.join(FUNC_TYPES)}', got {func_type}.")
     runs = _object_of(function, (ScalarFunction, AsyncScalarFunction), "ScalarFunction")
@@ -93,7 +93,7 @@ def define_table(
     deterministic: bool | None = None,
     name: str | None = None,
 ) -> UserFunction:
-    """A table function. See `penstock.table.udf.udtf`."""
+    """Define a table function. See `penstock.table.udf.udtf`."""
     runs = _object_of(function, (TableFunction,), "TableFunction")
     title = name or name_of(function)
     plain = _plain(runs.eval)
@@ -117,7 +117,7 @@ def define_aggregate(
     func_type: str = GENERAL,
     gives_rows: bool = False,
 ) -> UserFunction:
-    """An aggregate function, or a table aggregate function (`gives_rows`). See `penstock.table.udf`."""
+    """Define an aggregate function, or a table aggregate function (`gives_rows`). See `penstock.table.udf`."""
     types = (GENERAL,) if gives_rows else FUNC_TYPES
     if func_type not in types:
         raise WrongValueError(f"The func_type must be one of '{', '.join(types)}', got {func_type}.")
@@ -152,10 +152,10 @@ def define_aggregate(
 
 
 def define(found: Any, name: str) -> UserFunction:
-    """A function of whatever a program registers or names in SQL.
+    """Define a function from an object that a program registers or names in SQL.
 
     Raises:
-        TypeError: if it is no function.
+        TypeError: if it is not a function.
     """
     if isinstance(found, Defined) and not isinstance(found, type):
         return found.definition.called(name)
@@ -173,7 +173,7 @@ def define(found: Any, name: str) -> UserFunction:
 
 
 def load(target: str, name: str) -> UserFunction:
-    """The function that `module.name` leads to. Raises `ValidationError` where there is none."""
+    """Import the function at `module.name`. Raises `ValidationError` if it does not exist."""
     module, _, attribute = target.rpartition(".")
     if not module:
         raise ValidationError(f"function {name}: the path of a function in Python is module.name, not {target!r}")
@@ -189,14 +189,14 @@ def load(target: str, name: str) -> UserFunction:
 
 
 def name_of(function: Any) -> str:
-    """What a function is called: its own name, or that of its class."""
+    """Return the name of a function, or of its class."""
     while isinstance(function, functools.partial):
         function = function.func
     return str(getattr(function, "__name__", type(function).__name__))
 
 
 def _object_of(function: Any, classes: tuple[type, ...], expected: str) -> Any:
-    """What has `eval`."""
+    """Return the object that evaluates the function; a plain function is wrapped."""
     if isinstance(function, classes):
         return function
     if isinstance(function, type) and issubclass(function, UserDefinedFunction):
@@ -211,7 +211,7 @@ def _object_of(function: Any, classes: tuple[type, ...], expected: str) -> Any:
 
 
 def _plain(function: Callable[..., Any]) -> Any:
-    """The function itself, of one that has some of its operands, or of an object that can be called."""
+    """Unwrap partials and callable objects to the underlying function."""
     while isinstance(function, functools.partial):
         function = function.func
     is_code = inspect.isfunction(function) or inspect.ismethod(function) or inspect.isbuiltin(function)
@@ -228,7 +228,7 @@ def _determined(function: Any, deterministic: bool | None) -> bool:
 
 
 def _row_type(result_types: object) -> RowType:
-    """The columns of a table function: one type for each, a ROW of all, or one type for the only one."""
+    """Return a table function's columns, given one type for each, a ROW of all, or one type for the only column."""
     if isinstance(result_types, Iterable) and not isinstance(result_types, str | DataType):
         kinds = [type_of(one, "result_type") for one in result_types]
     else:

@@ -1,4 +1,4 @@
-"""A function of the program as queries know it: the object that runs, and what was declared of it."""
+"""The definition of a user-defined function: the object that runs, and its declared properties."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from penstock.table.data.logical_types import DataType
 
 
 class FunctionKind(Enum):
-    """What a function takes and gives."""
+    """The kind of a user-defined function."""
 
     SCALAR = "scalar function"
     ASYNC_SCALAR = "asynchronous scalar function"
@@ -22,25 +22,25 @@ class FunctionKind(Enum):
 
 
 AGGREGATES: Final = (FunctionKind.AGGREGATE, FunctionKind.TABLE_AGGREGATE)
-#: values row by row, columns as pandas has them, columns as Arrow has them
+#: values row by row; columns as pandas objects; columns as Arrow arrays
 GENERAL, PANDAS, ARROW = "general", "pandas", "arrow"
 FUNC_TYPES: Final = (GENERAL, PANDAS, ARROW)
 
 
 class UserFunction:
-    """See the module's text. It travels to workers with the expressions that call it.
+    """The definition of a user-defined function, which is sent to workers with the expressions that call it.
 
-    No dataclass: two functions are the same only where they are one object, and nothing looks into it.
+    Not a dataclass: functions compare by identity, and their contents are never inspected.
 
     Args:
-        name: what messages and plans call it.
-        kind: what it takes and gives.
-        function: has `eval`, or the methods of aggregate functions, and perhaps `open` and `close`.
-        result_type: of its values; for functions that give rows, a ROW of their columns.
-        input_types: to which its operands are cast; None to take all as they are.
+        name: the name in messages and plans.
+        kind: the kind of function.
+        function: has `eval`, or the methods of aggregate functions, and optionally `open` and `close`.
+        result_type: the type of its values; for functions that return rows, a ROW of their columns.
+        input_types: the types that its operands are cast to; None to pass them uncast.
         func_type: `general`, `pandas` or `arrow`.
-        is_deterministic: whether the same operands give the same result each time.
-        accumulator_type: of what an aggregate function keeps of a group; None for others.
+        is_deterministic: whether the same operands always give the same result.
+        accumulator_type: the type of an aggregate function's accumulator; None for other functions.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class UserFunction:
         self.accumulator_type = accumulator_type
 
     def called(self, name: str) -> UserFunction:
-        """The same under the name by which queries know it."""
+        """Return the same function under the name that queries use."""
         return UserFunction(
             name,
             self.kind,
@@ -77,11 +77,11 @@ class UserFunction:
         )
 
     def check_count(self, count: int) -> None:
-        """Raise `ValidationError` where it does not take so many operands."""
+        """Raise `ValidationError` if the function does not accept `count` operands."""
         if self.input_types is not None and count != len(self.input_types):
             types = ", ".join(map(str, self.input_types))
             raise ValidationError(f"{self} takes {len(self.input_types)} operands ({types}), and gets {count}")
-        # What aggregates row by row takes the accumulator first.
+        # Aggregate functions that work row by row take the accumulator first.
         is_row_by_row = not hasattr(self.function, "eval")
         signature = signature_of(self.function.accumulate if is_row_by_row else self.function.eval)
         if signature is None:
@@ -98,7 +98,7 @@ class UserFunction:
 
 
 def signature_of(function: Callable[..., Any]) -> inspect.Signature | None:
-    """The parameters of a function; None of one in C that does not tell them."""
+    """Return the parameters of a function; None for a C function without a signature."""
     try:
         return inspect.signature(function).replace(return_annotation=inspect.Signature.empty)
     except (TypeError, ValueError):

@@ -1,4 +1,4 @@
-"""Functions of the program while they run in a subtask: opened at their first need, closed together."""
+"""The user-defined functions of a running subtask: opened on first use, closed together."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from penstock.table.user_functions.definition import UserFunction
 
 @dataclass(frozen=True, slots=True)
 class AsyncSettings:
-    """How asynchronous functions are called: Flink's options `table.exec.async-scalar.*`.
+    """Settings for asynchronous functions, from Flink's options `table.exec.async-scalar.*`.
 
-    `attempts_max`: how often a call is tried before it fails the job, the first time counted.
+    `attempts_max`: the number of times that a call is tried before it fails the job, including the first.
     """
 
     concurrent_max: int = 10
@@ -31,10 +31,10 @@ class OpenFunctions:
     """The functions of one subtask.
 
     Args:
-        operator_name: what errors call the operator.
-        context: what the functions see of the subtask.
-        zone: the session's, in which they see points in time.
-        settings: of asynchronous functions.
+        operator_name: the operator's name in errors.
+        context: the context passed to the functions.
+        zone: the session's time zone, used for the points in time that functions see.
+        settings: for asynchronous functions.
     """
 
     def __init__(
@@ -44,21 +44,21 @@ class OpenFunctions:
         self.zone = zone
         self.settings = settings or AsyncSettings()
         self._context = context
-        #: by id; the function is kept, because ids of objects that are gone come again
+        #: by id; holds a reference to the function, because ids of deleted objects are reused
         self._opened: dict[int, UserFunction] = {}
         self._runner: asyncio.Runner | None = None
 
     def open(self, function: UserFunction) -> Any:
-        """The object that runs, opened."""
+        """Return the object that runs, opening it on first use."""
         runs = function.function
         if id(runs) not in self._opened:
-            # Known before it is opened: what it has got by then is closed, too.
+            # Registered before it is opened, so that `close` releases its resources even if `open` fails.
             self._opened[id(runs)] = function
             self._call(function, "open", self._context)
         return runs
 
     def close(self) -> None:
-        """Close all that were opened. The first error is raised, after all had their turn."""
+        """Close all opened functions. The first error is raised after all have been closed."""
         opened, self._opened = list(self._opened.values()), {}
         errors: list[UserCodeError] = []
         for function in opened:
@@ -73,7 +73,7 @@ class OpenFunctions:
             raise errors[0]
 
     def wait(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
-        """Run a coroutine to its end, in a loop that all asynchronous functions of the subtask share."""
+        """Run a coroutine to completion in an event loop that the subtask's asynchronous functions share."""
         if self._runner is None:
             self._runner = asyncio.Runner()
         return self._runner.run(coroutine)
@@ -88,10 +88,10 @@ class OpenFunctions:
             raise UserCodeError(self.operator_name, None, f"{method}() of {function}") from error
 
     def failed(self, function: UserFunction, operands: Any) -> UserCodeError:
-        """The error to raise from one that a function raised for these operands."""
+        """Return the error to raise if a function fails for these operands."""
         return UserCodeError(self.operator_name, operands, str(function))
 
     def refuse(self, function: UserFunction, operands: Any, result: object, expected: object) -> NoReturn:
-        """Raise for a result that is not of the type that the function has."""
+        """Raise an error for a result that does not have the function's result type."""
         text = f"it returned {short_repr(result)} ({type(result).__name__}), which is no {expected}"
         raise self.failed(function, operands) from MisuseError(text)

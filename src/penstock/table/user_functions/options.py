@@ -1,4 +1,4 @@
-"""Flink's options of asynchronous scalar functions."""
+"""Flink's options for asynchronous scalar functions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from penstock.table.user_functions.opened import AsyncSettings
 
 _PREFIX: Final = "table.exec.async-scalar."
 CONCURRENT_MAX: Final = ConfigOption(f"{_PREFIX}max-concurrent-operations", INTEGER, 10)
-#: what the first versions called the option before
+#: the option's earlier name in Flink
 BUFFER_CAPACITY: Final = ConfigOption(f"{_PREFIX}buffer-capacity", INTEGER, 10)
 TIMEOUT_MS: Final = ConfigOption(f"{_PREFIX}timeout", DURATION_MS, 180_000)
 RETRY_STRATEGY: Final = ConfigOption(f"{_PREFIX}retry-strategy", choice("FIXED_DELAY", "NO_RETRY"), "FIXED_DELAY")
@@ -22,7 +22,7 @@ ATTEMPTS_MAX: Final = ConfigOption(f"{_PREFIX}max-attempts", INTEGER, 3)
 
 
 def async_settings(options: Mapping[str, str]) -> AsyncSettings:
-    """The settings that these options say. Raises `ConfigurationError` for values that make no sense."""
+    """Read the settings from options. Raises `ConfigurationError` for invalid values."""
     found = Configuration()
     for key, value in options.items():
         if key.startswith(_PREFIX):

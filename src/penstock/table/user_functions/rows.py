@@ -1,7 +1,7 @@
-"""Scalar functions that are called for each row: plain ones, and those that wait.
+"""Scalar functions called once per row, plain or asynchronous.
 
-A plain function that is deterministic is called once for each distinct value where a column has few of them. One that
-has `open` is not: it may count its calls.
+A plain deterministic function is called once for each distinct value if a column has few of them. A function object
+with `open` is called for every row, because it may count its calls.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from penstock.table.user_functions.definition import FunctionKind, UserFunction
 from penstock.table.user_functions.opened import OpenFunctions
 from penstock.table.user_functions.values import Results, seen_values
 
-#: below this many rows distinct values are not looked for
+#: batches of at most this many rows are not searched for distinct values
 _FEW: Final = 16
-#: gives the results of so many rows, of the values of their operands
+#: takes the number of rows and the values of their operands, and returns the results
 Caller = Callable[[int, Sequence[Sequence[Any]]], list[Any]]
 
 
 def row_kernel(function: UserFunction, types: Sequence[DataType], opened: OpenFunctions) -> Kernel:
-    """The kernel of a call with operands of these types. It takes the number of rows first."""
+    """Return the kernel of a call with operands of these types. The kernel takes the number of rows first."""
     is_async = function.kind is FunctionKind.ASYNC_SCALAR
     caller = _awaiting(function, opened) if is_async else _calling(function, opened)
     results = Results(function.result_type, opened.zone)

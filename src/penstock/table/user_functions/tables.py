@@ -1,4 +1,4 @@
-"""Table functions: the rows that they give for each row of a batch, as columns."""
+"""Table functions: evaluates them for each row of a batch, and returns the resulting rows as columns."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from penstock.table.user_functions.definition import UserFunction
 from penstock.table.user_functions.opened import OpenFunctions
 from penstock.table.user_functions.values import Results, seen_values
 
-#: rows that were made of others: of which row each was made, from the first on, and their columns
+#: the resulting rows: the index of the input row that each comes from, ascending, and their columns
 Made: TypeAlias = tuple[npt.NDArray[np.int64], list[pa.Array]]
-#: makes rows; it takes the number of rows and their operands
+#: takes the number of rows and their operands, and returns the resulting rows
 TableKernel: TypeAlias = Callable[..., Made]
 
 
 def table_kernel(function: UserFunction, types: Sequence[DataType], opened: OpenFunctions) -> TableKernel:
-    """The kernel of a call with operands of these types."""
+    """Return the kernel of a call with operands of these types."""
     evaluate = opened.open(function).eval
     row_type = function.result_type
     assert isinstance(row_type, RowType)
@@ -59,14 +59,14 @@ def table_kernel(function: UserFunction, types: Sequence[DataType], opened: Open
 
 
 def rows_in(found: Any) -> Any:
-    """The rows that a function has given: those of a list, range or iterator; none; or one."""
+    """Return the rows in a function's result: a list, range or iterator of rows, None, or one row."""
     if found is None:
         return ()
     return found if isinstance(found, list | range | Iterator) else (found,)
 
 
 def fields_of(row: Any, names: list[str]) -> Sequence[Any]:
-    """The values of the columns of one row that a function has given."""
+    """Return the column values of a row that a function returned."""
     if isinstance(row, Row):
         is_named = row.has_field_names and set(names) <= set(row.as_dict())
         parts: Sequence[Any] = row.get_fields_by_names(names) if is_named else list(row)

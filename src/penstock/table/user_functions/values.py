@@ -1,7 +1,7 @@
-"""Between columns and the values that functions of the program take and give.
+"""Converts between columns and the Python values that user-defined functions take and return.
 
-Plain values go through Arrow at once; the class of each result is looked at first, because Arrow would make whole
-numbers of fractions, and text of bytes, without a word.
+Arrow converts plain values in bulk. The class of each result is checked first, because Arrow would silently convert
+fractions to integers and bytes to text.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from penstock.table.data.conversion import checked, held_of, is_seen_as_held, se
 from penstock.table.data.logical_types import DataType
 from penstock.table.data.values import Datum, column_of, values_of
 
-#: tells which value was refused, by its place among the results, and the value
+#: reports a refused value: takes its position among the results, and the value
 Refuse = Callable[[int, object], Any]
 
 _NONE: Final = type(None)
-#: the classes of values that Arrow takes as they are
+#: the classes of values that Arrow converts directly
 _TAKEN: Final[tuple[tuple[type[DataType], frozenset[type]], ...]] = (
     (types.BooleanType, frozenset({bool, _NONE})),
     (types.IntegralType, frozenset({int, _NONE})),
@@ -34,7 +34,7 @@ _TAKEN: Final[tuple[tuple[type[DataType], frozenset[type]], ...]] = (
     (types.BinaryType, frozenset({bytes, _NONE})),
     (types.VarBinaryType, frozenset({bytes, _NONE})),
 )
-#: the types of which tables hold each value of a class just as it is
+#: the types that store every value of a class unchanged
 _ALWAYS: Final[tuple[tuple[type[DataType], type], ...]] = (
     (types.BooleanType, bool),
     (types.IntegralType, int),
@@ -46,7 +46,7 @@ _FAULTS: Final = (WrongTypeError, WrongValueError, pa.ArrowException, OverflowEr
 
 
 def seen_values(column: Datum, data_type: DataType, zone: tzinfo, rows: int) -> list[Any]:
-    """The values of an operand as functions see them, one for each row."""
+    """Convert an operand to the values that functions see, one for each row."""
     found = values_of(column, data_type)
     if not is_seen_as_held(data_type):
         found = list(map(seen_of(data_type, zone, for_functions=True), found))
@@ -54,7 +54,7 @@ def seen_values(column: Datum, data_type: DataType, zone: tzinfo, rows: int) -> 
 
 
 class Results:
-    """Makes columns of what functions return. `data_type`: of the column; NULL is None."""
+    """Converts results of functions to columns of `data_type`; NULL is None."""
 
     def __init__(self, data_type: DataType, zone: tzinfo) -> None:
         self.data_type = data_type
@@ -66,7 +66,7 @@ class Results:
         self._bounds = None if bits is None else (-(1 << (bits - 1)), (1 << (bits - 1)) - 1)
 
     def column(self, values: Sequence[Any], refuse: Refuse) -> pa.Array:
-        """A column of these values. `refuse` raises for the first that has no place in it."""
+        """Convert values to a column. Calls `refuse` with the first value that does not fit it."""
         if not self.data_type.is_nullable and None in values:
             refuse(values.index(None), None)
         try:
@@ -80,7 +80,7 @@ class Results:
             raise
 
     def held(self, value: Any, refuse: Refuse) -> Any:
-        """One value as tables hold it. `refuse` raises if it has no place in the column."""
+        """Convert one value to its internal representation. Calls `refuse` if it does not fit the column."""
         if type(value) is self._plain and (self._bounds is None or self._bounds[0] <= value <= self._bounds[1]):
             return value
         if value is None:

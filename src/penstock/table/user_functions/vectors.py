@@ -1,7 +1,7 @@
-"""Scalar functions of whole columns: as pandas has them (`func_type="pandas"`), or as Arrow has them (`"arrow"`).
+"""Scalar functions on whole columns, as pandas objects (`func_type="pandas"`) or Arrow arrays (`"arrow"`).
 
-An operand that is the same in every row comes as one value, unless all are; a ROW comes to a pandas function as a data
-frame. What the function returns has to be as long as the batch.
+An operand that is constant over the batch is passed as a single value, unless all operands are constant. A pandas
+function gets a ROW as a data frame. The result must be as long as the batch.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from penstock.table.data.values import Datum, Kernel, array_of, values_of
 from penstock.table.user_functions.definition import PANDAS, UserFunction
 from penstock.table.user_functions.opened import OpenFunctions
 
-#: what Arrow raises for values that do not fit
+#: errors that Arrow raises for values that do not fit
 _FAULTS: Final = (pa.ArrowException, OverflowError)
 
 
 def vector_kernel(function: UserFunction, types: Sequence[DataType], opened: OpenFunctions) -> Kernel:
-    """The kernel of a call with operands of these types. It takes the number of rows first."""
+    """Return the kernel of a call with operands of these types. The kernel takes the number of rows first."""
     is_pandas = function.func_type == PANDAS
     if is_pandas:
         check_pandas(function)
@@ -73,7 +73,7 @@ def check_pandas(function: UserFunction) -> None:
 
 
 def pandas_of(column: pa.Array, data_type: DataType, zone: str) -> Any:
-    """A column as pandas has it: a series, or a data frame of rows."""
+    """Convert a column to a pandas series, or a column of rows to a data frame."""
     import pandas
 
     if isinstance(data_type, RowType):
@@ -100,7 +100,7 @@ def _of_pandas(found: Any, rows: int, wanted: pa.DataType, result: DataType) -> 
     if not isinstance(found, pandas.Series):
         raise MisuseError(f"a function of func_type 'pandas' returns a pandas.Series, not {type(found).__name__}")
     _check_length(len(found), rows)
-    # pandas has nanoseconds where a plain column has fewer digits; these are cut off, as a cast does.
+    # pandas has nanoseconds where a plain column has fewer digits; the excess digits are truncated, as in a cast.
     is_known = pa.types.is_nested(wanted) or pa.types.is_decimal(wanted)
     column = pa.Array.from_pandas(found, type=plain_type(wanted) if is_known else None)
     if isinstance(column, pa.ChunkedArray):

@@ -1,7 +1,7 @@
-"""Lists and maps of accumulators that may grow large.
+"""Lists and maps in accumulators that may grow large.
 
-A view of a group without windows lies in keyed state of its own, so a change to it does not read and write the rest.
-Anywhere else it is a plain list or map inside the accumulator.
+Without windows, each view of a group has its own keyed state, so that a change does not read and write the rest of the
+accumulator. Elsewhere it is a plain list or map inside the accumulator.
 """
 
 from __future__ import annotations
@@ -16,33 +16,33 @@ V = TypeVar("V")
 
 
 class DataView(ABC):
-    """A collection that an accumulator holds. Flink: "User-defined Functions", ListView and MapView."""
+    """A collection inside an accumulator. Flink: "User-defined Functions", ListView and MapView."""
 
     @abstractmethod
     def clear(self) -> None:
-        """Take everything out."""
+        """Remove all elements."""
 
 
 class ListView(DataView, Generic[T]):
-    """A list, to which values are added at its end."""
+    """A list that values are appended to."""
 
     def __init__(self) -> None:
         self._list: list[T] = []
 
     def get(self) -> list[T]:
-        """All values, oldest first, in a new list."""
+        """Return all values in a new list, oldest first."""
         return list(self._list)
 
     def add(self, value: T) -> None:
-        """Add a value at the end."""
+        """Append a value."""
         self._list.append(value)
 
     def add_all(self, values: Iterable[T]) -> None:
-        """Add several values at the end."""
+        """Append several values."""
         self._list += list(values)
 
     def clear(self) -> None:
-        """Take everything out."""
+        """Remove all elements."""
         self._list = []
 
     def __iter__(self) -> Iterator[T]:
@@ -58,49 +58,49 @@ class ListView(DataView, Generic[T]):
 
 
 class MapView(DataView, Generic[K, V]):
-    """A map. A key that is not there has the value None."""
+    """A map. A missing key has the value None."""
 
     def __init__(self) -> None:
         self._map: dict[K, V] = {}
 
     def get(self, key: K) -> V | None:
-        """The value of a key, or None."""
+        """Return the value of a key, or None."""
         return self._map.get(key)
 
     def put(self, key: K, value: V) -> None:
-        """Give a key a value."""
+        """Set the value of a key."""
         self._map[key] = value
 
     def put_all(self, dict_value: dict[K, V]) -> None:
-        """Give several keys values."""
+        """Set the values of several keys."""
         self._map.update(dict_value)
 
     def remove(self, key: K) -> None:
-        """Take a key out, if it is there."""
+        """Remove a key if it exists."""
         self._map.pop(key, None)
 
     def contains(self, key: K) -> bool:
-        """Whether a key is there."""
+        """Return whether a key exists."""
         return key in self._map
 
     def items(self) -> Iterable[tuple[K, V]]:
-        """All keys with their values at this moment; the map may be changed while they are read."""
+        """Return a snapshot of all keys with their values; the map may be modified during iteration."""
         return list(self._map.items())
 
     def keys(self) -> Iterable[K]:
-        """All keys."""
+        """Return all keys."""
         return list(self._map)
 
     def values(self) -> Iterable[V]:
-        """All values."""
+        """Return all values."""
         return list(self._map.values())
 
     def is_empty(self) -> bool:
-        """Whether there is no key."""
+        """Return whether the map is empty."""
         return not self._map
 
     def clear(self) -> None:
-        """Take everything out."""
+        """Remove all keys."""
         self._map = {}
 
     def __contains__(self, key: K) -> bool:

@@ -1,10 +1,10 @@
-"""The conformance kit for connectors: any source or sink is put through restarts, rescaling, failures and closing.
+"""The conformance kit for connectors: runs any source or sink through restarts, rescaling, failures and closing.
 
 >>> from penstock.connectors.number_sequence import NumberSequenceSource
 >>> from penstock.testing.connectors import SourceUnderTest, check_source
 >>> report = check_source(lambda: SourceUnderTest(NumberSequenceSource(0, 9), range(10)))
 
-`SourceRun` drives a source call by call, for tests of what is particular to it.
+`SourceRun` drives a source call by call, for tests of its own features.
 """
 
 from penstock.testing.connectors.hosts import EnumeratorHost, ReaderHost, SinkHost

@@ -1,4 +1,4 @@
-"""What stands in for the job master and the tasks, as connectors see them: their contexts."""
+"""Contexts for connectors under test: fakes of the job master and the tasks."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from penstock.core.records import Batch
 
 
 class EnumeratorHost:
-    """The job master as an enumerator sees it; background work runs when the test says so.
+    """A fake job master that hosts an enumerator; background work runs when the test asks for it.
 
     Args:
-        parallelism: of the readers.
-        what: what errors call the source.
+        parallelism: the number of readers.
+        what: the source's name in errors.
     """
 
     def __init__(self, parallelism: int = 1, what: str = "the source") -> None:
         self.parallelism = parallelism
         self._what = what
-        #: splits that were assigned and have not reached their readers: (subtask, split)
+        #: assigned splits that have not reached their readers: (subtask, split)
         self.assigned: list[tuple[int, Any]] = []
-        #: readers that are to hear that no split will follow
+        #: readers to be notified that no split will follow
         self.finished: list[int] = []
-        #: readers that were told so, or are about to be
+        #: readers that have been notified of this, or are about to be
         self.told: set[int] = set()
-        #: whether a split was assigned to one of them
+        #: whether a split was assigned to one of these readers
         self.was_late = False
-        #: what was asked for by `call_async`: (work, handler, delay in ms)
+        #: work requested by `call_async`: (work, handler, delay in ms)
         self.background: list[tuple[Callable[[], Any], Callable[[Any, Any], None], int]] = []
 
     def assign_split(self, split: Any, subtask_index: int) -> None:
-        """Note the split, which travels."""
+        """Queue a pickled copy of the split for the reader."""
         if subtask_index in self.told:
             self.was_late = True
             raise late_split(self._what, subtask_index)
@@ -41,23 +41,23 @@ class EnumeratorHost:
         self.assigned.append((subtask_index, loads_named(dumps_named(split, what), what)))
 
     def signal_no_more_splits(self, subtask_index: int) -> None:
-        """Note that the reader is to be told."""
+        """Queue the notification of the reader."""
         self.told.add(subtask_index)
         self.finished.append(subtask_index)
 
     def call_async(self, work: Callable[[], Any], handler: Callable[[Any, Any], None], delay_ms: int = 0) -> None:
-        """Note the work."""
+        """Queue the work."""
         self.background.append((work, handler, delay_ms))
 
     def run_background(self) -> None:
-        """Do what was waiting, once; its time does not matter."""
+        """Run the work queued so far, once, ignoring its delays."""
         waiting, self.background = self.background, []
         for work, handler, _ in waiting:
             run_and_handle(work, handler)
 
 
 def run_and_handle(work: Callable[[], Any], handler: Callable[[Any, Any], None]) -> None:
-    """Background work, and then the handler with what came of it."""
+    """Run background work, and then the handler with its result or error."""
     result, error = None, None
     try:
         result = work()
@@ -67,29 +67,29 @@ def run_and_handle(work: Callable[[], Any], handler: Callable[[Any, Any], None])
 
 
 class ReaderHost:
-    """A task as a reader sees it."""
+    """A fake task that hosts a reader."""
 
     def __init__(self, subtask_index: int = 0, parallelism: int = 1) -> None:
         self.subtask_index = subtask_index
         self.parallelism = parallelism
         #: processing time, in ms
         self.now = 0
-        #: requests for splits that have not reached the enumerator
+        #: split requests that have not reached the enumerator
         self.requests = 0
         self.counts: dict[str, int] = {}
         self.gauges: dict[str, Callable[[], int | float]] = {}
-        #: what went to side outputs: (tag, value)
+        #: records of side outputs: (tag, value)
         self.side: list[tuple[str, Any]] = []
         self.open_splits: list[str] = []
-        #: what was closed during the present call
+        #: splits closed during the current call
         self.closed_now: list[str] = []
 
     def now_ms(self) -> int:
-        """Processing time, which only the test moves."""
+        """Return the processing time, which only the test advances."""
         return self.now
 
     def request_split(self) -> None:
-        """Note the request."""
+        """Count the request."""
         self.requests += 1
 
     def count(self, name: str, increment: int = 1) -> None:
@@ -97,38 +97,38 @@ class ReaderHost:
         self.counts[name] = self.counts.get(name, 0) + increment
 
     def gauge(self, name: str, function: Callable[[], int | float]) -> None:
-        """Note the gauge."""
+        """Register the gauge."""
         self.gauges[name] = function
 
     def collect_side(self, tag_id: str, batch: Batch) -> None:
-        """Note the records."""
+        """Record the batch."""
         self.side += [(tag_id, value) for value in batch.values]
 
     def open_split(self, split_id: str) -> None:
-        """The split is open; a second call changes nothing."""
+        """Mark the split as open; a second call has no effect."""
         if split_id not in self.open_splits:
             self.open_splits.append(split_id)
 
     def close_split(self, split_id: str) -> None:
-        """The split is no longer open."""
+        """Mark the split as closed."""
         if split_id in self.open_splits:
             self.open_splits.remove(split_id)
             self.closed_now.append(split_id)
 
 
 class SinkHost:
-    """A task as a writer or a committer sees it.
+    """A fake task that hosts a writer or a committer.
 
     Args:
         subtask_index: the subtask.
-        parallelism: how many there are.
-        attempt: which attempt of the job.
+        parallelism: the number of subtasks.
+        attempt: the number of the job's attempt.
         job_id: the job.
         operator: the id of the sink's operator.
-        run: tells this run from all others; by default the attempt does.
-        restored: the checkpoint that the task began from.
+        run: an id that distinguishes this run from all others; by default the attempt.
+        restored: the checkpoint that the task was restored from.
         forerunners: the jobs that this one continues.
-        owes_nothing: as in MICRO_BATCH, where each epoch commits before the next begins.
+        owes_nothing: set in MICRO_BATCH, where each epoch commits before the next begins.
     """
 
     def __init__(
@@ -154,14 +154,14 @@ class SinkHost:
         self.owes_nothing = owes_nothing
         #: processing time, in ms
         self.now = 0
-        #: what went to the client
+        #: bytes sent to the client
         self.emitted: list[bytes] = []
-        #: takes what goes to the client: (subtask, bytes)
+        #: receives the bytes sent to the client: (subtask, bytes)
         self.client: Callable[[int, bytes], Any] | None = None
         self.counts: dict[str, int] = {}
 
     def now_ms(self) -> int:
-        """Processing time, which only the test moves."""
+        """Return the processing time, which only the test advances."""
         return self.now
 
     def count(self, name: str, increment: int = 1) -> None:
@@ -169,7 +169,7 @@ class SinkHost:
         self.counts[name] = self.counts.get(name, 0) + increment
 
     def emit_to_client(self, payload: bytes) -> None:
-        """Note the bytes, and hand them to the client."""
+        """Record the bytes, and pass them to the client."""
         self.emitted.append(payload)
         if self.client is not None:
             self.client(self.subtask_index, payload)

@@ -1,4 +1,4 @@
-"""The rules that sources and sinks keep, by short names, and the error that says which one is broken."""
+"""The rules that sources and sinks must keep, by short names, and the error that names the broken rule."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, Final
 from penstock.base.errors import WrongValueError, short_repr
 from penstock.codecs.pickling import PicklingError
 
-#: What a source promises.
+#: The contract of a source.
 SOURCE_RULES: Final[Mapping[str, str]] = {
     "picklable": "sources, splits and snapshots are pickled: they hold descriptions and positions, not handles",
     "raises": "a call that the protocol allows does not raise",
@@ -36,7 +36,7 @@ SOURCE_RULES: Final[Mapping[str, str]] = {
     "close": "close may come at any moment, twice, and before start; it harms nothing that was read or follows",
 }
 
-#: What a sink promises.
+#: The contract of a sink.
 SINK_RULES: Final[Mapping[str, str]] = {
     "picklable": "sinks, committables and writer state are pickled: they hold names and rows, not handles",
     "raises": "a call that the protocol allows does not raise",
@@ -64,7 +64,7 @@ SINK_RULES: Final[Mapping[str, str]] = {
 
 STEPS_SHOWN: Final = 8
 VALUES_SHOWN: Final = 12
-#: With few places the last one is this step; most runs have some more.
+#: The last step that `spread` returns if there are few places; most runs have more steps.
 SPREAD_TO: Final = 30
 
 
@@ -73,13 +73,13 @@ class ConformanceError(AssertionError):
 
     Args:
         subject: the class of the source or sink.
-        rule: its short name, a key of `SOURCE_RULES` or `SINK_RULES`.
+        rule: the rule's short name, a key of `SOURCE_RULES` or `SINK_RULES`.
         sentence: the rule.
-        case: what the kit did, with which parallelism and batches.
-        place: where in the run something was done to it.
+        case: the test case, with its parallelism and batch sizes.
+        place: the point of the run where the kit intervened.
         steps: the last steps.
-        expected: what should have been seen.
-        seen: what was.
+        expected: the expected observation.
+        seen: the actual observation.
     """
 
     def __init__(
@@ -104,38 +104,38 @@ class ConformanceError(AssertionError):
 
 @dataclass
 class Steps:
-    """The steps of one run, numbered from 1, and the rule that stands behind what goes wrong in them."""
+    """The steps of one run, numbered from 1, and the rules that its failures are reported against."""
 
     subject: str
     rules: Mapping[str, str]
     case: str = ""
     place: str = ""
     count: int = 0
-    #: the last ones
+    #: the last steps
     lines: deque[str] = field(default_factory=lambda: deque(maxlen=STEPS_SHOWN))
 
     def note(self, text: str) -> None:
-        """A step."""
+        """Record a step."""
         self.count += 1
         self.lines.append(f"step {self.count}: {text}")
 
     def add(self, text: str) -> None:
-        """More about the last step."""
+        """Append to the text of the last step."""
         self.lines[-1] += text
 
     def mark(self, what: str) -> None:
-        """What is done to the connector after the last step."""
+        """Record an intervention of the kit after the last step."""
         self.place = f"{what} after {self.lines[-1] if self.lines else 'nothing'}"
 
     def broken(self, rule: str, expected: str, seen: str) -> ConformanceError:
-        """The error that says that a rule is broken."""
+        """Return the error for a broken rule."""
         sentence = self.rules[rule]
         steps = list(self.lines)
         return ConformanceError(self.subject, rule, sentence, self.case, self.place, steps, expected, seen)
 
     @contextmanager
     def call(self, rule: str = "raises", passing: type[Exception] = ConformanceError) -> Iterator[None]:
-        """Around a call of the connector: what it raises breaks a rule, unless it is `passing`."""
+        """Guard a call of the connector: an exception breaks the rule, unless it is of type `passing`."""
         try:
             yield
         except (ConformanceError, passing):
@@ -147,14 +147,14 @@ class Steps:
 
 
 def check_names(names: Sequence[str], known: Sequence[str]) -> None:
-    """Raise for a name of a case that does not exist."""
+    """Raise an error for unknown case names."""
     for name in names:
         if name not in known:
             raise WrongValueError(f"there is no case {name!r}; there are {', '.join(known)}")
 
 
 def spread(count: int) -> list[int]:
-    """The numbers of so many steps of a run, from 1 on: each one at first, and then with larger and larger leaps."""
+    """Return `count` step numbers of a run, starting at 1: consecutive at first, then increasingly far apart."""
     ratio = SPREAD_TO ** (1 / (count - 1)) if count > 1 else 1.0
     found = [1] if count > 1 else [10]
     while len(found) < count:
@@ -163,7 +163,7 @@ def spread(count: int) -> list[int]:
 
 
 def countable(value: Any) -> Any:
-    """The value, or its representation where it cannot be hashed."""
+    """Return the value, or its representation if it is not hashable."""
     try:
         hash(value)
     except TypeError:
@@ -172,20 +172,20 @@ def countable(value: Any) -> Any:
 
 
 def difference(seen: Sequence[Any], expected: Sequence[Any]) -> tuple[Counter[Any], Counter[Any]]:
-    """What is missing and what is too much, as multisets."""
+    """Return the missing and the surplus values, as multisets."""
     got, wanted = Counter(map(countable, seen)), Counter(map(countable, expected))
     return wanted - got, got - wanted
 
 
 def told(counts: Counter[Any]) -> str:
-    """Some of a multiset, as text."""
+    """Return a text with the first values of a multiset."""
     values = [short_repr(value) for value, count in counts.items() for _ in range(count)]
     more = len(values) - VALUES_SHOWN
     return ", ".join(values[:VALUES_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
 def told_difference(missing: Counter[Any], extra: Counter[Any], expected: Sequence[Any]) -> str:
-    """A difference as text: what is missing, what came twice, and what should not be there at all."""
+    """Describe a difference: missing, duplicate and unexpected values."""
     wanted = set(map(countable, expected))
     twice = Counter({value: count for value, count in extra.items() if value in wanted})
     parts = [f"missing: {told(missing)}"] if missing else []
@@ -196,13 +196,13 @@ def told_difference(missing: Counter[Any], extra: Counter[Any], expected: Sequen
 
 
 def some(values: Sequence[Any]) -> str:
-    """The first of many values, as text."""
+    """Return a text with the first values of a sequence."""
     shown = ", ".join(short_repr(value) for value in values[:3])
     return f"[{shown}, … {len(values)} in all]" if len(values) > 3 else f"[{shown}]"
 
 
 def out_of_order(seen: Sequence[Any], expected: Sequence[Any], key_of: Any) -> str | None:
-    """Where records of one key come in another order than expected; None if nowhere."""
+    """Describe where the records of a key are in a different order than expected; None if nowhere."""
     orders: list[dict[Any, list[Any]]] = []
     for values in (seen, expected):
         by_key: dict[Any, list[Any]] = {}

@@ -1,4 +1,4 @@
-"""The conformance kit for sinks: `check_sink` puts a sink through everything that may happen to it.
+"""The conformance kit for sinks: `check_sink` runs a sink through every situation that it may meet.
 
     def words(tmp_path):
         return SinkUnderTest(TableSink(...), records=ROWS, read=lambda: rows_of(...))
@@ -7,8 +7,8 @@
     def test_table_sink(case, tmp_path):
         check_sink(lambda: words(tmp_path), case)
 
-What readers of the system see must be what was committed, each record once. An error names the rule that is broken, and
-the last steps before. A sink that only promises at least once is held to that: nothing is lost.
+Readers of the external system must see exactly the committed records, each once. An error names the broken rule and the
+last steps before it. A sink that promises only at-least-once must not lose records.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from penstock.testing.connectors.rules import (
 from penstock.testing.connectors.sink_run import SinkCheckpoint, SinkRun, SinkUnderTest
 from penstock.testing.connectors.source_kit import ConformanceReport
 
-#: What the kit does to a sink; each is a case of `check_sink`.
+#: The kit's test cases; each can be passed to `check_sink`.
 SINK_CASES: Final = (
     "undisturbed",
     "commit",
@@ -45,12 +45,12 @@ SINK_CASES: Final = (
     "epochs",
     "batch",
 )
-#: Those that only a sink that is exactly once can be put through.
+#: Cases for exactly-once sinks only.
 EXACTLY_ONCE_CASES: Final = ("commit", "zombie", "two-runs", "savepoint", "epochs", "batch")
 
 
 class _Killed(Exception):
-    """A job ends as by kill -9."""
+    """The job dies as if by kill -9."""
 
 
 def check_sink(
@@ -59,17 +59,16 @@ def check_sink(
     parallelisms: Sequence[int] = (1, 2, 3),
     places: int = 12,
 ) -> ConformanceReport:
-    """Put a sink through the cases of the kit.
+    """Run a sink through the cases of the kit.
 
     Args:
-        prepare: gives the sink to a fresh system; called for each run.
-        *cases: some of `SINK_CASES`; all of them by default. What says nothing about a sink that is at least once is
-            left out for such a sink.
-        parallelisms: of the writers.
-        places: at how many places of a run, from its first step to its last, the job fails.
+        prepare: creates the sink on a fresh system; called for each run.
+        *cases: some of `SINK_CASES`; all of them by default. Exactly-once cases are skipped for at-least-once sinks.
+        parallelisms: the numbers of writers.
+        places: the number of points in a run, from its first step to its last, at which the job fails.
 
     Returns:
-        what was done, and remarks.
+        the number of runs and steps, and remarks.
 
     Raises:
         ConformanceError: if the sink breaks a rule.
@@ -91,16 +90,16 @@ class _Writing:
         self.runs: list[SinkRun] = []
 
     def run(self, parallelism: int, restored: SinkCheckpoint | None = None, **arguments: Any) -> SinkRun:
-        """An attempt, which is closed when the case is over; not started."""
+        """Create an attempt without starting it; it is closed at the end of the case."""
         return self.keep(SinkRun(self.subject, self.steps, parallelism, restored, **arguments))
 
     def keep(self, run: SinkRun) -> SinkRun:
-        """Close the attempt when the case is over."""
+        """Close the attempt at the end of the case."""
         self.runs.append(run)
         return run
 
     def committer(self, attempt: int) -> Committer[Any]:
-        """A committer of another process; None cannot be, as the sink is exactly once."""
+        """Create a committer as another process would; it must not be None, because the sink is exactly-once."""
         run = SinkRun(self.subject, self.steps, 1, attempt=attempt)
         made = run.sink.create_committer(run.new_host())
         if made is None:
@@ -108,7 +107,7 @@ class _Writing:
         return made
 
     def sees(self, rule: str, written: Sequence[Any]) -> None:
-        """Readers see what was committed: all of it, and nothing else where the sink is exactly once."""
+        """Check that readers see all committed records, and nothing else if the sink is exactly-once."""
         subject = self.subject
         expected = subject.shown(list(written))
         with self.steps.call():
@@ -125,7 +124,7 @@ class _Writing:
                 raise self.steps.broken("order", "the order in which records were written", wrong)
 
     def sees_beside_others(self, rule: str, written: Sequence[Any]) -> None:
-        """As `sees`, while runs that do not count have something open."""
+        """Do the same check as `sees`, while runs that do not count have uncommitted data open."""
         if not self.subject.held_back:
             self.sees(rule, written)
             return
@@ -136,12 +135,12 @@ class _Writing:
             )
 
     def nothing_new(self, rule: str, written: Sequence[Any]) -> None:
-        """As `sees`, where it is wrong to see more; a sink that writes straight through may show more."""
+        """Check as `sees` does if extra records are an error; a sink that writes straight through may show more."""
         if self.is_exactly_once:
             self.sees(rule, written)
 
     def no_leftovers(self) -> None:
-        """Nothing is there that no reader sees."""
+        """Check that no data is left that readers do not see."""
         if self.subject.leftovers is not None:
             left = list(self.subject.leftovers())
             if left:
@@ -149,7 +148,7 @@ class _Writing:
 
 
 class _Kit:
-    """The cases; each is a method of its name."""
+    """The cases; each is a method of the same name."""
 
     def __init__(
         self, prepare: Callable[[], SinkUnderTest], parallelisms: list[int], places: int, report: ConformanceReport
@@ -182,7 +181,7 @@ class _Kit:
     # --- the cases ---------------------------------------------------------------------------------------------------
 
     def undisturbed(self) -> None:
-        """Checkpoints with and without records, one that does not complete, and the end."""
+        """Take checkpoints with and without records, one that does not complete, and finish."""
         for parallelism in self._parallelisms:
             with self._writing(f"undisturbed, parallelism {parallelism}") as writing:
                 records, run = writing.subject.records, writing.run(parallelism).start()
@@ -216,7 +215,7 @@ class _Kit:
             raise writing.steps.broken("one-commit", "one commit", f"{made} commits")
 
     def commit(self) -> None:
-        """Committables outlive their writers; they are committed in part, again, by others, and much later."""
+        """Commit after the writers are closed: partly, repeatedly, by other processes, and much later."""
         for rule in ("commit-twice", "commit-partly"):
             with self._writing(f"commit, parallelism {self._most}") as writing:
                 records = writing.subject.records
@@ -275,14 +274,14 @@ class _Kit:
             raise writing.steps.broken(rule, "some of the records", told_difference(extra - extra, extra, written))
 
     def close(self) -> None:
-        """The job fails at each step, and closes everything, twice."""
+        """Fail the job at each step, and close everything, twice."""
         for place in spread(self._places):
             with self._writing(f"close, parallelism {self._most}, at step {place}") as writing:
                 if not self._with_deaths(writing, "close", {place}, [self._most], _close_twice):
                     return
 
     def restart(self) -> None:
-        """The job is killed at each step, and once more soon after."""
+        """Kill the job at each step, and again shortly after."""
         for parallelism in dict.fromkeys((min(self._parallelisms), self._most)):
             for place in spread(self._places):
                 with self._writing(f"restart, parallelism {parallelism}, killed at step {place}") as writing:
@@ -290,7 +289,7 @@ class _Kit:
                         break
 
     def rescale(self) -> None:
-        """The same with another number of writers each time: more and more of them, and then fewer and fewer."""
+        """Do the same as `restart` with a different number of writers each time: first increasing, then decreasing."""
         for parallelisms in (self._parallelisms, self._parallelisms[::-1]):
             for place in spread(self._places):
                 with self._writing(f"rescale over {parallelisms}, killed at step {place}") as writing:
@@ -299,7 +298,7 @@ class _Kit:
                         break
 
     def zombie(self) -> None:
-        """Writers that were given up go on beside their successors."""
+        """Keep abandoned writers running beside their successors."""
         for place in spread(self._places):
             with self._writing(f"zombie, parallelism {self._most}, given up at step {place}") as writing:
                 if not self._with_deaths(writing, "zombie", {place}, [self._most], SinkRun.live_on):
@@ -313,7 +312,7 @@ class _Kit:
         parallelisms: list[int],
         after: Callable[[SinkRun], None],
     ) -> bool:
-        """A job that dies at some steps and goes on from its last checkpoint; whether it did die."""
+        """Run a job that dies at the given steps and continues from its last checkpoint; return whether it died."""
         records, calls, attempt, died = writing.subject.records, 0, 0, False
 
         def step() -> None:
@@ -365,7 +364,7 @@ class _Kit:
             writing.sees("nothing-lost", [] if writing.subject.key is not None else written)
 
     def two_runs(self) -> None:
-        """A task runs twice at the same time, and one of the two counts: the one that ends first, or the other."""
+        """Run each task twice concurrently; only one of the two runs counts, the first or the second."""
         for counts in (0, 1):
             with self._writing(f"two-runs, parallelism {self._most}, run {'ab'[counts]} counts") as writing:
                 records, restored = writing.subject.records, None
@@ -388,7 +387,7 @@ class _Kit:
                 writing.sees("names", records)
 
     def savepoint(self) -> None:
-        """A savepoint that nothing of the job commits; a later job begins from it."""
+        """Take a savepoint that the job itself never commits, and start a later job from it."""
         with self._writing(f"savepoint, parallelism {self._most}") as writing:
             subject, chunk = writing.subject, writing.chunk
             first = writing.run(self._most).start()
@@ -432,7 +431,7 @@ class _Kit:
             later.close()
 
     def epochs(self) -> None:
-        """MICRO_BATCH: writers for each epoch, some of them run twice, and a commit before the next epoch begins."""
+        """Run in MICRO_BATCH: new writers for each epoch, some run twice, and a commit before the next epoch begins."""
         with self._writing(f"epochs, parallelism {self._most}") as writing:
             records, restored = writing.subject.records, SinkCheckpoint()
             while restored.position < len(records):
@@ -456,7 +455,7 @@ class _Kit:
             writing.no_leftovers()
 
     def batch(self) -> None:
-        """BATCH: everything is committed when all tasks have ended, or nothing."""
+        """Run in BATCH: after all tasks have ended, either everything is committed or nothing."""
         with self._writing(f"batch, parallelism {self._most}") as writing:
             subject = writing.subject
             for attempt, succeeds in enumerate((False, True)):
@@ -505,11 +504,11 @@ class _Kit:
 
 
 def _leave(run: SinkRun) -> None:
-    """The process was killed."""
+    """Leave the run open, because its process was killed."""
 
 
 def _close_twice(run: SinkRun) -> None:
-    """The task failed, and closes what it has; some of that twice."""
+    """Close everything after a failure of the task, the writers twice."""
     for part in (*run.writers, *run.writers, *run.committers):
         if part is not None:
             with run.steps.call("close"):

@@ -1,8 +1,8 @@
-"""A job with one sink: its writers, checkpoints, commits and failures, one call of the sink after the other.
+"""A job with a single sink: its writers, checkpoints, commits and failures, one call of the sink at a time.
 
 run = SinkRun(subject, Steps("my sink", SINK_RULES), parallelism=2).start()
 run.write(5)                        # the next five records, each to its subtask
-checkpoint = run.checkpoint()       # what writers prepared, and their states, pickled
+checkpoint = run.checkpoint()       # the writers' committables and states, pickled
 run.complete(checkpoint)            # committed
 again = run.after_failure(checkpoint, parallelism=3).start()
 """
@@ -20,29 +20,29 @@ from penstock.testing.connectors.rules import Steps, countable, some
 
 
 def _nothing() -> None:
-    """Does nothing."""
+    """Do nothing."""
 
 
 @dataclass
 class SinkUnderTest:
-    """A sink, and how to see what it has written.
+    """A sink, and functions to observe its output.
 
     Args:
-        sink: the sink, to a system that is as it was at first.
-        records: what is written to it, all different; some thirty are enough.
-        read: what readers of the system see now.
-        shown: what they should see of so many records, written in this order; by default each of them, once. For a
-            table with a key it is the last record of each key (`last_of_each`).
-        key: the part of a record by which records go to subtasks; None to deal them out in turn.
-        ordered: whether records of one key are to be read in the order in which they were written.
-        exactly_once: what the sink promises; by default what `Sink.shows_on_commit` says.
-        client: takes what the sink sends to the client: (subtask, bytes).
-        commits: how many commits readers could tell apart so far, for a sink that commits globally.
-        leftovers: names of what is there and no reader sees.
-        held_back: whether what is committed may stay unseen while runs that do not count have something open, as in a
+        sink: the sink, writing to a system in its initial state.
+        records: the records to write, all different; about thirty are enough.
+        read: returns the records that readers of the system see now.
+        shown: maps written records, in order, to the records that readers should see; by default each of them, once.
+            For a table with a key it is the last record of each key (`last_of_each`).
+        key: extracts the part of a record that determines its subtask; None to distribute records round-robin.
+        ordered: whether records of a key must be read in the order in which they were written.
+        exactly_once: whether the sink promises exactly-once; by default `Sink.shows_on_commit`.
+        client: receives the bytes that the sink sends to the client: (subtask, bytes).
+        commits: returns the number of commits that readers could distinguish so far, for a sink that commits globally.
+        leftovers: returns the names of remaining data that no reader sees.
+        held_back: whether committed data may stay invisible while runs that do not count have something open, as in a
             log that is read in order.
-        savepoints_outlive_failures: whether what a savepoint names can be committed after the job has failed and gone
-            on from an earlier checkpoint. Otherwise committing it must raise.
+        savepoints_outlive_failures: whether a savepoint's committables can be committed after the job has failed and
+            continued from an earlier checkpoint. Otherwise committing them must raise.
         close: called after each use.
     """
 
@@ -62,7 +62,7 @@ class SinkUnderTest:
 
 
 def last_of_each(key: Callable[[Any], Any]) -> Callable[[Sequence[Any]], Sequence[Any]]:
-    """What a table with that key shows of records: the last one of each key."""
+    """Return a function from written records to the contents of a table with this key: the last record of each key."""
 
     def shown(records: Sequence[Any]) -> list[Any]:
         return list({countable(key(record)): record for record in records}.values())
@@ -72,18 +72,18 @@ def last_of_each(key: Callable[[Any], Any]) -> Callable[[Sequence[Any]], Sequenc
 
 @dataclass
 class SinkCheckpoint:
-    """What a checkpoint holds of a job with one sink."""
+    """A checkpoint of a job with a single sink."""
 
     checkpoint_id: int = 0
-    #: how many records had been written
+    #: the number of records written before
     position: int = 0
     #: the state of each writer, as bytes
     states: list[bytes] = field(default_factory=list)
-    #: what was prepared and not committed yet: by checkpoint, by subtask, as bytes
+    #: committables prepared but not yet committed: by checkpoint, by subtask, as bytes
     committables: dict[int, list[bytes]] = field(default_factory=dict)
 
     def of_subtasks(self) -> list[list[Any]]:
-        """The committables of each subtask, in the order of checkpoints."""
+        """Return the committables of each subtask, in the order of checkpoints."""
         found: list[list[Any]] = []
         for _, subtasks in sorted(self.committables.items()):
             found += [[] for _ in range(len(subtasks) - len(found))]
@@ -92,7 +92,7 @@ class SinkCheckpoint:
         return found
 
     def all(self) -> list[Any]:
-        """All committables."""
+        """Return all committables."""
         return [committable for subtask in self.of_subtasks() for committable in subtask]
 
 
@@ -101,13 +101,13 @@ class SinkRun:
 
     Args:
         subject: the sink under test.
-        steps: where calls are noted.
-        parallelism: of the writers.
-        restored: the checkpoint that the attempt begins from.
-        attempt: its number.
+        steps: records the calls.
+        parallelism: the number of writers.
+        restored: the checkpoint that the attempt starts from.
+        attempt: the number of the attempt.
         job_id: the job.
-        run: what sets the runs of this attempt's tasks apart from others of the same attempt.
-        before_step: called ahead of each call; may raise, as a job that is killed.
+        run: distinguishes the task runs of this attempt from others of the same attempt.
+        before_step: called before each call; may raise to simulate a killed job.
         host: more arguments of `SinkHost`.
     """
 
@@ -137,7 +137,7 @@ class SinkRun:
         self.committers: list[Committer[Any] | None] = []
 
     def new_host(self, index: int = 0) -> SinkHost:
-        """The context of a subtask of this attempt."""
+        """Create the context of a subtask of this attempt."""
         made = SinkHost(
             index,
             self.parallelism,
@@ -151,12 +151,12 @@ class SinkRun:
         return made
 
     def note(self, text: str) -> None:
-        """The next step, unless the job dies before it."""
+        """Record the next step, unless the job dies before it."""
         self._before_step()
         self.steps.note(f"attempt {self.attempt}{self._run}: {text}")
 
     def start(self) -> SinkRun:
-        """Each subtask commits what it restored and makes its writer, the last one first."""
+        """Start each subtask, the last one first: commit its restored committables and create its writer."""
         restored = self._restored
         made: dict[int, SinkWriter[Any, Any]] = {}
         shares = self._shares()
@@ -208,7 +208,7 @@ class SinkRun:
     # --- what a job does ---------------------------------------------------------------------------------------------
 
     def write(self, count: int) -> None:
-        """The next records, as far as there are, each to its subtask."""
+        """Write the next `count` records, or as many as are left, each to its subtask."""
         records = self.subject.records[self.position : self.position + count]
         shares: list[list[Any]] = [[] for _ in self.writers]
         for place, record in enumerate(records, start=self.position):
@@ -227,7 +227,7 @@ class SinkRun:
         return place % self.parallelism
 
     def checkpoint(self, end_of_input: bool = False) -> SinkCheckpoint:
-        """Writers prepare, and their states are taken."""
+        """Take a checkpoint: prepare the writers' commits and snapshot their states."""
         self.checkpoint_id += 1
         prepared, states = [], []
         for index, writer in enumerate(self.writers):
@@ -246,7 +246,7 @@ class SinkRun:
         return SinkCheckpoint(self.checkpoint_id, self.position, states, dict(self.pending))
 
     def savepoint(self) -> SinkCheckpoint:
-        """A checkpoint whose committables are to be kept, and which does not complete."""
+        """Take a checkpoint whose committables must be kept, and which does not complete."""
         taken = self.checkpoint()
         for index, (writer, named) in enumerate(zip(self.writers, taken.of_subtasks(), strict=True)):
             if named and not self.sink.commits_globally:
@@ -256,7 +256,7 @@ class SinkRun:
         return taken
 
     def complete(self, checkpoint: SinkCheckpoint) -> None:
-        """Commit what was prepared up to a checkpoint."""
+        """Commit everything prepared up to a checkpoint."""
         due = {i: self.pending.pop(i) for i in sorted(self.pending) if i <= checkpoint.checkpoint_id}
         shares = SinkCheckpoint(committables=due).of_subtasks()
         if self.sink.commits_globally:
@@ -268,13 +268,13 @@ class SinkRun:
                     committer.commit(share)
 
     def complete_one(self) -> SinkCheckpoint:
-        """A checkpoint that completes."""
+        """Take and complete a checkpoint."""
         checkpoint = self.checkpoint()
         self.complete(checkpoint)
         return checkpoint
 
     def finish(self) -> SinkCheckpoint:
-        """The end of input, the last checkpoint, and closing."""
+        """End the input, complete the last checkpoint, and close."""
         last = self.checkpoint(end_of_input=True)
         self.note("the last checkpoint completes")
         self.complete(last)
@@ -284,7 +284,7 @@ class SinkRun:
     def after_failure(
         self, checkpoint: SinkCheckpoint | None, parallelism: int | None = None, **arguments: Any
     ) -> SinkRun:
-        """The next attempt of the job, not started, from a checkpoint or from nothing; this one is left as it is."""
+        """Create the next attempt, without starting it, from a checkpoint or from scratch; this one is left open."""
         return SinkRun(
             self.subject,
             self.steps,
@@ -308,7 +308,7 @@ class SinkRun:
                     committer.close()
 
     def live_on(self) -> None:
-        """What a process does that was given up: it writes, prepares and closes, and may fail. Nobody hears of it."""
+        """Act as an abandoned process: write, prepare and close. Errors are recorded as steps, not raised."""
         for index, writer in enumerate(self.writers):
             self.steps.note(f"attempt {self.attempt}, given up: subtask {index} writes, flushes, prepares and closes")
             records = list(self.subject.records[self.position : self.position + 2] or self.subject.records[-1:])
@@ -322,7 +322,7 @@ class SinkRun:
         self.abandon()
 
     def abandon(self) -> None:
-        """Close what there is, whatever it raises: the process has ended."""
+        """Close everything, ignoring errors: the process has ended."""
         for part in (*self.writers, *self.committers):
             try:
                 if part is not None:

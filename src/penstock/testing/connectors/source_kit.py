@@ -1,4 +1,4 @@
-"""The conformance kit for sources: `check_source` puts a source through everything that may happen to it.
+"""The conformance kit for sources: `check_source` runs a source through every situation that it may meet.
 
     def numbers():
         return SourceUnderTest(NumberSequenceSource(0, 9), expected=range(10))
@@ -7,8 +7,8 @@
     def test_number_sequences(case):
         check_source(numbers, case)
 
-Every case reads the source anew, again and again, with something else done to it in another place each time. What was
-read must be what was expected. An error names the rule that is broken, and the last steps before.
+Every case reads the source many times, intervening at a different point each time, and compares the records with the
+expected ones. An error names the broken rule and the last steps before it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from penstock.testing.connectors.rules import (
 from penstock.testing.connectors.source_run import SourceRun, SourceSnapshot
 from penstock.testing.elements import Record
 
-#: What the kit does to a source; each is a case of `check_source`.
+#: The kit's test cases; each can be passed to `check_source`.
 SOURCE_CASES: Final = (
     "undisturbed",
     "dealt-ahead",
@@ -50,28 +50,28 @@ SOURCE_CASES: Final = (
     "close",
 )
 
-#: How often a run begins again, which a long one could go on with for ever.
+#: The maximum number of restarts of a run; without a limit, a long run would never end.
 RESTARTS_MAX: Final = 1_000
 
 
 def _nothing() -> None:
-    """Does nothing."""
+    """Do nothing."""
 
 
 @dataclass
 class SourceUnderTest:
-    """A source, and what it should give.
+    """A source, and the records expected from it.
 
     Args:
-        source: the source, over a system that is as it was at first.
-        expected: the values that it gives, in any order; `Record`s where timestamps matter.
-        extend: changes to the system, one after the other, made whenever the source has nothing more to give.
-        order_of: the part of a value in whose order it comes, such as its partition; None when no order is promised.
-        result: what the values come to, to compare with `expected`: by default the values themselves. For changes of a
-            table it may be the rows.
+        source: the source, reading from a system in its initial state.
+        expected: the expected values, in any order; `Record`s where timestamps matter.
+        extend: changes to the system, applied one at a time whenever the source has nothing more to read.
+        order_of: extracts the part of a value that is ordered, such as its partition; None when no order is promised.
+        result: maps the values read to the ones to compare with `expected`; by default they are compared directly. For
+            a changelog it may compute the rows.
         real_time: whether the source waits for a server.
-        silence_max: for how many rounds of polls nothing may come before the kit gives up waiting.
-        restarts_lose: whether records may be lost by a restart, as for a source that is not replayable.
+        silence_max: the number of consecutive poll rounds without records before the kit gives up.
+        restarts_lose: whether a restart may lose records, as in a source that is not replayable.
         close: called after each use.
     """
 
@@ -88,11 +88,11 @@ class SourceUnderTest:
 
 @dataclass
 class ConformanceReport:
-    """What was done, and what the kit remarks on without calling it wrong."""
+    """The number of runs and steps, and remarks that are not errors."""
 
     runs: int = 0
     steps: int = 0
-    #: such as polls that took long
+    #: for example slow polls
     remarks: list[str] = field(default_factory=list)
 
 
@@ -104,18 +104,18 @@ def check_source(
     places: int = 25,
     stopwatch: Callable[[], float] = perf_counter,
 ) -> ConformanceReport:
-    """Put a source through the cases of the kit.
+    """Run a source through the cases of the kit.
 
     Args:
-        prepare: gives the source over a fresh system; called for each run.
+        prepare: creates the source on a fresh system; called for each run.
         *cases: some of `SOURCE_CASES`; all of them by default.
-        parallelisms: of the readers, as far as the source allows.
-        batch_sizes: how many records a poll asks for.
-        places: at how many places of a run, from its first step to its last, something is done to it.
-        stopwatch: tells seconds. A poll that takes long is remarked on, and is not an error.
+        parallelisms: the numbers of readers, as far as the source allows.
+        batch_sizes: the numbers of records that a poll asks for.
+        places: the number of points in a run, from its first step to its last, at which the kit intervenes.
+        stopwatch: returns seconds. A slow poll causes a remark, not an error.
 
     Returns:
-        what was done, and remarks.
+        the number of runs and steps, and remarks.
 
     Raises:
         ConformanceError: if the source breaks a rule.
@@ -131,7 +131,7 @@ def check_source(
 
 
 def prepare_limit(prepare: Callable[[], SourceUnderTest]) -> int | None:
-    """The parallelism that the source allows at most."""
+    """Return the maximum parallelism that the source allows."""
     subject = prepare()
     try:
         return subject.source.max_parallelism()
@@ -140,7 +140,7 @@ def prepare_limit(prepare: Callable[[], SourceUnderTest]) -> int | None:
 
 
 class _Reading:
-    """One run of the source under test: goes on until all has come that should."""
+    """One run of the source under test, which continues until all expected records have arrived."""
 
     def __init__(self, subject: SourceUnderTest, run: SourceRun, batch_size: int) -> None:
         self.subject, self.run, self.batch_size = subject, run, batch_size
@@ -150,7 +150,7 @@ class _Reading:
         self.last: Batch | InputStatus | None = None
 
     def step(self) -> Batch | InputStatus | None:
-        """One call of the connector."""
+        """Make one call of the connector."""
         run = self.run
         if self._extend and run.silent_rounds >= 2:
             self._extend.pop(0)()
@@ -167,7 +167,7 @@ class _Reading:
         return self.last
 
     def go(self, steps: int) -> bool:
-        """So many steps; whether the source is read to its end then."""
+        """Make `steps` calls; return whether the source has then been read to its end."""
         for _ in range(steps):
             if self.is_over():
                 break
@@ -175,7 +175,7 @@ class _Reading:
         return self.is_over()
 
     def is_over(self) -> bool:
-        """Whether the source has ended, or has given all that it will."""
+        """Return whether the source has ended, or will not return any more records."""
         run = self.run
         if len(run.ended) == run.parallelism:
             return True
@@ -190,20 +190,20 @@ class _Reading:
 
     @property
     def result(self) -> Sequence[Any]:
-        """What has been read comes to this."""
+        """The values read so far, mapped by the subject's `result`."""
         subject, arrived = self.subject, self.run.arrived
         if self._with_times:
             return subject.result([Record(value, timestamp) for _, value, timestamp in arrived])
         return subject.result([value for _, value, _ in arrived])
 
     def read_on(self, rule: str) -> None:
-        """Read to the end; what is amiss then breaks the rule."""
+        """Read to the end; any deviation then breaks the rule."""
         while not self.is_over():
             self.step()
         self.check(rule)
 
     def check(self, rule: str) -> None:
-        """All was read, once, in order."""
+        """Check that every record was read once, in order."""
         subject, run, result = self.subject, self.run, self.result
         missing, extra = difference(result, subject.expected)
         if subject.restarts_lose and rule != "complete":
@@ -224,7 +224,7 @@ class _Reading:
 
 
 class _Kit:
-    """The cases; each is a method of its name."""
+    """The cases; each is a method of the same name."""
 
     def __init__(
         self,
@@ -263,7 +263,7 @@ class _Kit:
             subject.close()
 
     def _ways(self) -> Iterator[tuple[int, int]]:
-        """A parallelism and a batch size: each of both at least once."""
+        """Iterate over pairs of parallelism and batch size, with each value of both at least once."""
         for index in range(max(len(self._parallelisms), len(self._batch_sizes))):
             yield (
                 self._parallelisms[index % len(self._parallelisms)],
@@ -271,13 +271,13 @@ class _Kit:
             )
 
     def _small_ways(self) -> Iterator[tuple[int, int]]:
-        """Small batches, so that there are many steps: with one reader, and with as many as there may be."""
+        """Iterate over pairs with small batches, for many steps: with the fewest readers and with the most."""
         small = sorted(self._batch_sizes)[: 2 if len(self._batch_sizes) > 1 else 1]
         for parallelism in dict.fromkeys((min(self._parallelisms), max(self._parallelisms))):
             yield parallelism, small[-1]
 
     def _each_place(self, case: str, parallelism: int, batch_size: int) -> Iterator[_Reading]:
-        """Runs that have gone so far: none at all, a step, two steps, and so on with larger leaps."""
+        """Iterate over runs that have advanced by 0, 1, 2 steps and so on, then increasingly far apart."""
         for place in (0, *spread(self._places)):
             with self._reading(case, parallelism, batch_size) as reading:
                 is_last = reading.go(place)
@@ -288,7 +288,7 @@ class _Kit:
     # --- the cases ---------------------------------------------------------------------------------------------------
 
     def undisturbed(self) -> None:
-        """Reads to the end."""
+        """Read to the end."""
         for turn, (parallelism, batch_size) in enumerate(self._ways()):
             with self._reading("undisturbed", parallelism, batch_size, 2 * parallelism * (turn % 2)) as reading:
                 reading.read_on("complete")
@@ -299,7 +299,7 @@ class _Kit:
                         raise run.steps.broken("finished-split", "no split at the end", f"{left}")
 
     def dealt_ahead(self) -> None:
-        """The enumerator deals out all splits before a reader begins."""
+        """Assign all splits before the readers start."""
         for parallelism, batch_size in self._ways():
             with self._reading("dealt-ahead", parallelism, batch_size) as reading:
                 if not reading.is_bounded:
@@ -313,14 +313,14 @@ class _Kit:
                 reading.read_on("dealt-ahead")
 
     def restart(self) -> None:
-        """Everything begins again from a snapshot, after each step of a run."""
+        """Restart everything from a snapshot, after each step of a run."""
         for parallelism, batch_size in self._small_ways():
             before = -1
             for place in (0, *spread(self._places)):
                 try:
                     is_last = self._restart_at(parallelism, batch_size, place)
                 except ConformanceError:
-                    # The first place at which it fails tells best what is wrong.
+                    # The first place that fails is the most informative.
                     for earlier in range(before + 1, place):
                         self._restart_at(parallelism, batch_size, earlier)
                     raise
@@ -329,7 +329,7 @@ class _Kit:
                 before = place
 
     def _restart_at(self, parallelism: int, batch_size: int, place: int) -> bool:
-        """Whether that is where the run ends."""
+        """Restart everything after `place` steps and read to the end; return whether the run had ended by then."""
         with self._reading("restart", parallelism, batch_size) as reading:
             is_last = reading.go(place)
             rule = "position" if isinstance(reading.last, Batch) else "enumerator-state"
@@ -340,11 +340,11 @@ class _Kit:
         return is_last
 
     def restart_often(self) -> None:
-        """Everything begins again after every batch and every split."""
+        """Restart everything after every batch and every split."""
         self._often("restart-often", "position", late_barrier=False)
 
     def late_barrier(self) -> None:
-        """The same, where readers go on between the enumerator's snapshot and their own."""
+        """Do the same as `restart_often`, while readers continue between the enumerator's snapshot and their own."""
         self._often("late-barrier", "late-barrier", late_barrier=True)
 
     def _often(self, case: str, rule: str, late_barrier: bool) -> None:
@@ -362,7 +362,7 @@ class _Kit:
                 reading.check(rule)
 
     def rescale(self) -> None:
-        """Splits go to other readers, and to another number of readers, time and again."""
+        """Move splits to other readers, and change the number of readers, repeatedly."""
         numbers = self._parallelisms
         for start in range(len(numbers)):
             with self._reading("rescale", numbers[start], min(self._batch_sizes)) as reading:
@@ -378,7 +378,7 @@ class _Kit:
                 return
 
     def _change_readers(self, reading: _Reading, treat: Callable[[SourceRun], None]) -> None:
-        """Every third batch, so that a source gets on though its splits wander."""
+        """Change the readers after every third batch, so that the source makes progress although its splits move."""
         batches = 0
         order_of, reading.subject.order_of = reading.subject.order_of, None
         while not reading.is_over():
@@ -392,10 +392,10 @@ class _Kit:
         reading.subject.order_of = order_of
 
     def reader_alone(self) -> None:
-        """One reader begins again alone after each step, from nothing, or from the snapshot of some steps before.
+        """Restart a single reader after each step, from scratch or from a snapshot taken some steps before.
 
-        Then the source goes on, or everything begins again from a snapshot that is taken before the reader has asked
-        for a split: the enumerator's state has to hold the splits that came back.
+        Then the source continues, or everything restarts from a snapshot taken before the reader has asked for a split:
+        the enumerator's state has to hold the splits that came back.
         """
         for parallelism, batch_size in self._small_ways():
             for with_snapshot, begins_again in product((False, True), repeat=2):
@@ -427,7 +427,7 @@ class _Kit:
         reading.subject.order_of = order_of
 
     def replay(self) -> None:
-        """From each of some snapshots the source gives the same again, whatever it has given meanwhile."""
+        """Check that the source replays the same records from each of several snapshots, whatever it has read since."""
         parallelism, batch_size = max(self._parallelisms), min(self._batch_sizes)
         for reading in self._each_place("replay", parallelism, batch_size):
             if not reading.subject.source.replayable:
@@ -448,7 +448,7 @@ class _Kit:
                     raise run.steps.broken(rule, error.expected, error.seen) from error
 
     def pause(self) -> None:
-        """Splits are paused and resumed one by one, as watermark alignment does."""
+        """Pause and resume splits one by one, as watermark alignment does."""
         for parallelism, batch_size in self._small_ways():
             with self._reading("pause", parallelism, batch_size) as reading:
                 run, turn = reading.run, 0
@@ -466,7 +466,7 @@ class _Kit:
                 reading.check("paused")
 
     def close(self) -> None:
-        """Everything is closed after each step, twice; then the source goes on from a snapshot."""
+        """Close everything twice after each step, then continue from a snapshot."""
         parallelism, batch_size = max(self._parallelisms), sorted(self._batch_sizes)[len(self._batch_sizes) // 2]
         for reading in self._each_place("close", parallelism, batch_size):
             run = reading.run

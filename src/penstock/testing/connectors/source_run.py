@@ -1,12 +1,12 @@
-"""A source that is read as a job reads it, one call of the connector after the other, and restarted at will.
+"""Reads a source as a job does, one call of the connector at a time, with restarts at any point.
 
     run = SourceRun(NumberSequenceSource(0, 9), parallelism=2)
     run.advance(3)                  # one call: of the enumerator, or a poll of one reader for 3 records at most
     snapshot = run.snapshot()       # pickled, as in a checkpoint
-    run.restart(snapshot)           # new enumerator, new readers; what was read since is forgotten
+    run.restart(snapshot)           # new enumerator, new readers; records read since are discarded
     run.all_values
 
-`SourceRun` checks at every call what must hold then. What a source must do altogether is for `check_source`.
+`SourceRun` checks the invariants of each call. `check_source` checks the contract of a source as a whole.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from penstock.core.records import Batch
 from penstock.testing.connectors.hosts import EnumeratorHost, ReaderHost, run_and_handle
 from penstock.testing.connectors.rules import SOURCE_RULES, Steps, some
 
-#: How long (s) `poll_next` may take before the kit remarks on it.
+#: The duration (s) of a `poll_next` call above which the kit makes a remark.
 SLOW_POLL_S: Final = 0.1
-#: How long (s) a run in real time waits, when no reader has anything.
+#: The pause (s) of a run in real time when no reader has any records.
 PAUSE_S: Final = 0.003
 POLLS_MAX: Final = 200_000
 
@@ -38,9 +38,9 @@ class SourceSnapshot:
     checkpoint_id: int
     enumerator: bytes
     readers: list[bytes]
-    #: how many records had been read
+    #: the number of records read before
     arrived: int
-    #: what the connector returned, not pickled
+    #: the objects that the connector returned, not pickled
     live: tuple[Any, list[list[Any]]] = field(repr=False, default=(None, []))
 
     @property
@@ -54,7 +54,7 @@ class SourceSnapshot:
         return loads_named(self.enumerator, "the snapshot of the enumerator")
 
     def pickled_late(self) -> SourceSnapshot:
-        """The same, but with what the connector has returned pickled only now."""
+        """Return the same snapshot, with the objects that the connector returned pickled only now."""
         enumerator, readers = self.live
         pickled = [dumps_named(splits, "the snapshot of a reader") for splits in readers]
         data = dumps_named(enumerator, "the snapshot of the enumerator")
@@ -65,12 +65,13 @@ class SourceRun:
     """Reads a source with some subtasks.
 
     Args:
-        source: is pickled, as into a job.
-        parallelism: how many readers.
-        real_time: whether silence is waited for by the clock, which sources of servers need. Otherwise time is virtual.
-        stopwatch: tells seconds; what polls take is only remarked on.
-        case: what errors say about the run.
-        patience: how many polls come ahead of each message; answers to readers come late then.
+        source: pickled, as when it is sent to a job.
+        parallelism: the number of readers.
+        real_time: whether to wait in real time when no reader has records, as sources of servers need. Otherwise time
+            is virtual.
+        stopwatch: returns seconds; slow polls are only remarked on.
+        case: the description of the run in errors.
+        patience: the number of polls before each message is delivered, which delays answers to readers.
     """
 
     def __init__(
@@ -88,15 +89,15 @@ class SourceRun:
             self.source: Source[Any, Any] = loads_named(dumps_named(source, "the source"), "the source")
         self.parallelism = parallelism
         self.hosts = [ReaderHost(i, parallelism) for i in range(parallelism)]
-        #: what each subtask has read
+        #: the values read by each subtask
         self.values: list[list[Any]] = [[] for _ in range(parallelism)]
-        #: what was read altogether, in order: (subtask, value, timestamp)
+        #: all records read, in order: (subtask, value, timestamp)
         self.arrived: list[tuple[int, Any, int | None]] = []
         #: the readers that have ended
         self.ended: set[int] = set()
-        #: rounds in which no reader had anything, since the last one that had
+        #: consecutive rounds without records from any reader
         self.silent_rounds = 0
-        #: polls that took long: (step, seconds)
+        #: slow polls: (step, seconds)
         self.slow_polls: list[tuple[str, float]] = []
         self._real_time, self._stopwatch = real_time, stopwatch
         self._patience, self._polls_due = patience, patience
@@ -109,9 +110,9 @@ class SourceRun:
     # --- life --------------------------------------------------------------------------------------------------------
 
     def restart(self, snapshot: SourceSnapshot | None = None, parallelism: int | None = None) -> None:
-        """Close everything and begin anew, from a snapshot of now or of then: what was read since is forgotten.
+        """Close everything and restart, from a new or an earlier snapshot; records read since are discarded.
 
-        With another parallelism the splits are dealt out to other readers.
+        With another parallelism the splits are redistributed among the readers.
         """
         snapshot = snapshot or self.snapshot()
         if self._is_open:
@@ -131,7 +132,7 @@ class SourceRun:
         self.begin(state, splits, snapshot.checkpoint_id)
 
     def begin(self, enumerator_state: Any, splits: Sequence[Sequence[Any]], checkpoint_id: int = 0) -> None:
-        """A new enumerator and new readers, from the state of an enumerator and the splits of each reader."""
+        """Create an enumerator and readers, from the state of an enumerator and the splits of each reader."""
         self.ended, self.paused = set(), [set[str]() for _ in self.hosts]
         self._asked = [False] * self.parallelism
         self._told = [False] * self.parallelism
@@ -160,7 +161,7 @@ class SourceRun:
         self._check_requests(index)
 
     def restart_reader(self, index: int, snapshot: SourceSnapshot | None) -> None:
-        """One reader fails and begins again alone, from the last snapshot that completed, or from nothing."""
+        """Fail and restart a single reader, from the last completed snapshot, or from scratch."""
         checkpoint_id, arrived = (0, 0) if snapshot is None else (snapshot.checkpoint_id, snapshot.arrived)
         begun = "nothing" if snapshot is None else f"snapshot {checkpoint_id}"
         self.steps.note(f"the reader of subtask {index} begins again alone, from {begun}")
@@ -185,11 +186,11 @@ class SourceRun:
         self.values = [[v for to, v, _ in self.arrived if to == index] for index in range(self.parallelism)]
 
     def snapshot(self, late_barrier: bool = False, batch_size: int = 1) -> SourceSnapshot:
-        """A checkpoint: first of the enumerator, then, behind the splits under way to them, of the readers.
+        """Take a checkpoint: of the enumerator, and, after the splits in transit are delivered, of the readers.
 
         Args:
-            late_barrier: readers hand out one more batch in between.
-            batch_size: of how many records.
+            late_barrier: whether readers emit one more batch in between.
+            batch_size: the number of records in this batch.
         """
         self._checkpoint_id += 1
         state = self.enumerator.snapshot_state(self._checkpoint_id)
@@ -208,7 +209,7 @@ class SourceRun:
         return SourceSnapshot(self._checkpoint_id, data, pickled, len(self.arrived), (state, live))
 
     def complete(self, snapshot: SourceSnapshot) -> None:
-        """The checkpoint completed: readers hear of it."""
+        """Complete the checkpoint and notify the readers."""
         for reader in self.readers:
             reader.notify_checkpoint_complete(snapshot.checkpoint_id)
 
@@ -220,24 +221,24 @@ class SourceRun:
         self.enumerator.close()
 
     def close_if_open(self) -> None:
-        """Close what was not closed yet."""
+        """Close everything unless it is closed already."""
         if self._is_open:
             self.close()
 
     def make_and_close(self) -> None:
-        """Make an enumerator and a reader, and close them unused."""
+        """Create an enumerator and a reader, and close them unused."""
         host = ReaderHost(0, self.parallelism)
         self.source.create_reader(host).close()
         self.source.create_enumerator(EnumeratorHost(self.parallelism), None).close()
 
     def finish_late_work(self) -> None:
-        """Background work ends after its enumerator was closed; nobody hears of it."""
+        """Finish the background work of a closed enumerator, discarding its results."""
         for work, _, _ in self.master.background:
             run_and_handle(work, lambda result, error: None)
         self.master.background.clear()
 
     def begin_dealt(self, splits: Sequence[Sequence[Any]]) -> None:
-        """Begin with readers that get all splits at once, and the end with them, as in BATCH."""
+        """Start readers that get all their splits at once, with no more to follow, as in BATCH."""
         self.begin(None, [()] * self.parallelism)
         self.enumerator.close()
         self.enumerator, self.master = _NoEnumerator(), EnumeratorHost(self.parallelism, self.steps.subject)
@@ -250,7 +251,7 @@ class SourceRun:
             self.hosts[index].requests = 0
 
     def pause(self, turn: int) -> None:
-        """Pause some of the open splits of each reader and resume others; in every fifth turn all are resumed."""
+        """Pause some of the open splits of each reader and resume the others; every fifth turn resumes all."""
         for index in range(self.parallelism):
             if index in self.ended:
                 continue
@@ -265,10 +266,10 @@ class SourceRun:
     # --- calls, one after the other ----------------------------------------------------------------------------------
 
     def advance(self, batch_size: int) -> Batch | InputStatus | None:
-        """One call of the connector: for a message between readers and enumerator if there is one, else a poll.
+        """Make one call of the connector: deliver a message between readers and enumerator if there is one, else poll.
 
         Returns:
-            what the poll gave; None for a message.
+            the result of the poll; None for a message.
         """
         active = [i for i in range(self.parallelism) if i not in self.ended]
         if not (active and self._polls_due):
@@ -335,7 +336,9 @@ class SourceRun:
         return True
 
     def deliver(self) -> bool:
-        """All messages between readers and enumerator, and background work; whether a split was among them."""
+        """Deliver all messages between readers and enumerator, and run background work; return whether a split was
+        delivered.
+        """
         while self._message():
             pass
         self.master.run_background()
@@ -345,7 +348,7 @@ class SourceRun:
         return found
 
     def poll(self, index: int, batch_size: int) -> Batch | InputStatus:
-        """Poll one reader, and check what it gives."""
+        """Poll one reader, and check its result."""
         host, reader = self.hosts[index], self.readers[index]
         host.closed_now = []
         self.steps.note(f"subtask {index} is polled for {batch_size}")
@@ -400,22 +403,22 @@ class SourceRun:
 
     @property
     def all_values(self) -> list[Any]:
-        """Everything that was read: by subtasks, while their number has not changed."""
+        """All values read: grouped by subtask, as long as the parallelism has not changed."""
         return [v for to, v, _ in self.arrived if to < 0] + [value for values in self.values for value in values]
 
     @property
     def timestamps(self) -> list[int]:
-        """The timestamps of records that have one, in the order in which they came."""
+        """The timestamps of records that have one, in the order of arrival."""
         return [timestamp for _, _, timestamp in self.arrived if timestamp is not None]
 
     @property
     def side(self) -> list[tuple[str, Any]]:
-        """What went to side outputs: (tag, value)."""
+        """Records of side outputs: (tag, value)."""
         return [entry for host in self.hosts for entry in host.side]
 
 
 class _NoEnumerator(SplitEnumerator[Any]):
-    """All splits were dealt out; nobody hears what readers ask for."""
+    """Ignores the readers' requests, because all splits have been assigned already."""
 
     def start(self) -> None:
         pass
@@ -437,8 +440,8 @@ def read_source(
 
     Args:
         source: the source.
-        batch_size: how many records a poll asks for.
-        parallelism: how many readers.
+        batch_size: the number of records that a poll asks for.
+        parallelism: the number of readers.
         hostile: whether to restart from snapshots after every batch and every split.
 
     Raises:

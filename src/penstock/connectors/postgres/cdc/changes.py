@@ -1,4 +1,4 @@
-"""From messages of the log to changes of rows, and the place in the log after each. No connection, no clock."""
+"""Converts log messages into row changes, and tracks the log position after each. No connection, no clock."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ FAIL, SKIP = "fail", "skip"
 
 @dataclass(slots=True)
 class _Columns:
-    """Where the columns of the source are in the table's rows, and those of its key."""
+    """The positions of the source's columns and of its key columns in the table's rows."""
 
     places: list[int]
     key: list[tuple[int, Callable[[str], int | str]]]
@@ -43,7 +43,7 @@ class _Columns:
 
 @dataclass(slots=True)
 class Gathered:
-    """Changes that were read: the texts of each row, what each change does, and when it was committed (µs)."""
+    """Collected changes: the values of each row as text, the kind of each change, and its commit time (µs)."""
 
     rows: list[list[Value]] = field(default_factory=list)
     kinds: bytearray = field(default_factory=bytearray)
@@ -51,15 +51,15 @@ class Gathered:
 
 
 class ChangeReader:
-    """Turns messages into rows.
+    """Converts messages into rows.
 
     Args:
-        table: whose changes are read; those of others are passed over.
-        position: from where.
-        snapshot: what of the table was read already; None for nothing.
-        mode: `all` for updates with the row before, which needs REPLICA IDENTITY FULL; `upsert` for rows by their key.
-        truncates: `fail` or `skip`: what to do when the table is emptied.
-        count: adds to a counter.
+        table: the table to read; changes of other tables are skipped.
+        position: the log position to start from.
+        snapshot: the part of the table that was already read; None without a snapshot.
+        mode: `all` for updates with the previous row, which needs REPLICA IDENTITY FULL; `upsert` for rows by key.
+        truncates: `fail` or `skip`: how to handle a TRUNCATE of the table.
+        count: increments a counter.
     """
 
     def __init__(
@@ -85,16 +85,16 @@ class ChangeReader:
 
     @property
     def needs_snapshot(self) -> bool:
-        """Whether it still has to be known what was read before the log."""
+        """Whether the snapshot position is still needed to filter changes."""
         return self._seen is not None
 
     def rewind(self) -> None:
-        """The connection was lost: the server begins with the transaction that is not read whole."""
+        """Prepare for a new connection: the server resends the transaction that was not read completely."""
         self._begin = None
         self._columns = None
 
     def sent(self, lsn: int) -> None:
-        """The server has sent all before this position."""
+        """Note that the server has sent everything before this position."""
         if self._begin is None and not self.position.commit_lsn and lsn > self.position.lsn:
             self._reach(lsn)
 
@@ -104,7 +104,7 @@ class ChangeReader:
             self._seen = None
 
     def feed(self, data: bytes) -> None:
-        """Take a message; its rows are then gathered, and the position is behind it."""
+        """Process a message: collect its rows and advance the position past it."""
         message = decode(data)
         if isinstance(message, Insert | Update | Delete | Truncate):
             self._change(message)
@@ -150,7 +150,7 @@ class ChangeReader:
                 self._add(begin, columns, UPDATE_BEFORE, self._whole(columns, old))
             self._add(begin, columns, UPDATE_AFTER, new)
             return
-        # The row has another key now: another row for all who know it by its key.
+        # The key has changed: to everyone who identifies rows by key, this is a delete and an insert.
         self._delete(begin, columns, old, message.has_key_alone)
         self._add(begin, columns, INSERT, new)
 
@@ -162,7 +162,7 @@ class ChangeReader:
         self._add(begin, columns, DELETE, old)
 
     def _whole(self, columns: _Columns, old: Values | None) -> Values:
-        """A row as it was; raises where the server did not send it."""
+        """Return the previous row; raise if the server did not send it."""
         if old is None:
             raise OperationError(
                 f"the log does not have rows of {self._table.path} as they were before they changed: execute "
@@ -172,7 +172,7 @@ class ChangeReader:
         return old
 
     def _completed(self, columns: _Columns, message: Update) -> Values:
-        """The new row, with large values that did not change taken from the old one."""
+        """Return the new row, with unchanged large values taken from the old one."""
         new = message.new
         if UNCHANGED not in new:
             return new
@@ -217,7 +217,7 @@ class ChangeReader:
         gathered.committed_us.append(begin.committed_us)
 
     def _is_seen(self, begin: Begin, columns: _Columns, values: Values) -> bool:
-        """Whether the rows that were read have the change already."""
+        """Return whether the snapshot's rows already contain the change."""
         return self._seen is not None and self._seen.has(self._key(columns, values), begin.xid)
 
     def _key(self, columns: _Columns, values: Values) -> Key:
@@ -229,7 +229,7 @@ class ChangeReader:
         return tuple(key)
 
     def _columns_in(self, relation: Relation) -> _Columns:
-        """Where columns are now. Raises where one is gone, or has another type."""
+        """Locate the columns in the relation. Raises if a column is missing, or if rows cannot be identified."""
         names = [one.name for one in relation.columns]
         absent = [name for name in self._table.names if name not in names]
         if absent:
@@ -252,7 +252,7 @@ class ChangeReader:
         return _Columns(places, key, [one.is_key for one in relation.columns])
 
     def take(self) -> tuple[pa.RecordBatch, bytes, list[int]] | None:
-        """What was gathered, as columns, with the kinds of the changes and when they were committed (µs)."""
+        """Return the collected rows as columns, with change kinds and commit times (µs); None without changes."""
         gathered = self.gathered
         if not gathered.rows:
             return None

@@ -1,4 +1,4 @@
-"""Reads a table in chunks in the order of its key, each with the snapshot in which it was read."""
+"""Reads a table in chunks in key order, each chunk with the snapshot it was read in."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from penstock.connectors.postgres.text_columns import SESSION, batch_of, texts_o
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Rows, their keys, and their snapshot. `is_last`: whether no row is behind them."""
+    """Rows, their keys, and their snapshot. `is_last`: whether no rows follow."""
 
     columns: pa.RecordBatch
     keys: tuple[pa.Array, ...]
@@ -26,15 +26,15 @@ class Chunk:
     is_last: bool
 
     def key_at(self, place: int) -> Key:
-        """The key of a row."""
+        """Return the key of a row."""
         return tuple(column.value(texts[place].as_py()) for column, texts in zip(self.key, self.keys, strict=True))
 
 
 class ChunkReading:
-    """Reads what is behind a key; `chunks` runs in a thread, which `interrupt` stops.
+    """Reads the rows after a key; `chunks` runs in a thread, and `interrupt` stops it.
 
-    Where an index has the order of the key, a chunk is one query in a transaction of its own. Otherwise each would sort
-    the whole table, and so all chunks are of one query and one snapshot.
+    If an index has the order of the key, each chunk is a query in its own transaction. Otherwise each query would sort
+    the whole table, so a single query in a single snapshot yields all chunks.
     """
 
     def __init__(self, table: CdcTable, after: Key | None, size: int) -> None:
@@ -45,7 +45,7 @@ class ChunkReading:
         self._is_stopped = False
 
     def chunks(self) -> Iterator[Chunk]:
-        """The rows behind the key, to the end."""
+        """Yield the rows after the key, up to the end of the table."""
         table = self._table
         with connect(table.address) as connection:
             self._connection = connection
@@ -75,7 +75,7 @@ class ChunkReading:
             cursor.copy(f"COPY ({query}) TO STDOUT (FORMAT csv)") as copy,
         ):
             for line in copy:
-                if len(lines) >= self._size:  # one more line has come: this is not the last chunk
+                if len(lines) >= self._size:  # one more line has arrived: this is not the last chunk
                     yield self._chunk(lines, snapshot, False)
                     lines = []
                 lines.append(bytes(line))
@@ -86,7 +86,7 @@ class ChunkReading:
         orders = [one.order for one in table.key]
         where = "" if after is None else f" WHERE ({', '.join(orders)}) > ({', '.join(table.literals(after))})"
         end = "" if limit is None else f" LIMIT {limit}"
-        # The last column is never NULL, because a line of one NULL would be no line at all.
+        # End with a column that is never NULL: COPY writes a single NULL as an empty line, which CSV readers skip.
         expressions = [*(f"t.{one}" for one in table.quoted_names), *(f"{one.name}::text" for one in table.key), "1"]
         return f"SELECT {', '.join(expressions)} FROM {table.path} AS t{where} ORDER BY {', '.join(orders)}{end}"
 
@@ -99,7 +99,7 @@ class ChunkReading:
         return Chunk(columns, tuple(texts[count:-1]), table.key, snapshot, is_last)
 
     def interrupt(self) -> None:
-        """Make a query that runs end."""
+        """Stop reading and cancel the running query."""
         self._is_stopped = True
         connection = self._connection
         if connection is not None and not connection.closed:

@@ -1,4 +1,4 @@
-"""The connection by which a server sends its log: asks for it, takes what is there, and says how far it may forget."""
+"""The replication connection: requests the server's log, receives it, and confirms how far it may be discarded."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from penstock.connectors.postgres.text_columns import literal
 _DATA: Final = Struct(">xQQq")
 _KEEPALIVE: Final = Struct(">xQqB")
 _STATUS: Final = Struct(">cQQQqB")
-#: Values are sent as chunks of a snapshot show them.
+#: Settings that give values the same text form as in the snapshot's chunks.
 _OPTIONS: Final = "-c TimeZone=UTC -c DateStyle=ISO,YMD -c bytea_output=hex -c extra_float_digits=1"
 
 
 @dataclass(frozen=True, slots=True)
 class Keepalive:
-    """All of the log before `lsn` has been sent."""
+    """Reports that the server has sent all of the log before `lsn`."""
 
     lsn: int
     wants_answer: bool
 
 
 class LogStream:
-    """Changes of a slot from a position on. Never waits, but for the connection itself.
+    """Streams the changes of a slot from a position on. Only connecting blocks.
 
     Raises:
         psycopg.OperationalError: when the connection cannot be made or is lost.
@@ -50,7 +50,7 @@ class LogStream:
             if started.status != self._status.COPY_BOTH:
                 raise ReplicationRefused(slot, self._message(), started.error_field(pq.DiagnosticField.SQLSTATE))
             self._connection.nonblocking = 1
-            #: where the server's log ends, as far as it has said so
+            #: the end of the server's log, as last reported
             self.server_lsn = lsn
         except BaseException:
             self._connection.finish()
@@ -60,7 +60,7 @@ class LogStream:
         return str(self._connection.get_error_message()).strip()
 
     def receive(self) -> bytes | Keepalive | None:
-        """A message of pgoutput, or how far the server has come; None when there is nothing now."""
+        """Return a pgoutput message or the server's position; None if nothing has arrived."""
         connection = self._connection
         count, data = connection.get_copy_data(1)
         if count == 0:
@@ -82,18 +82,18 @@ class LogStream:
         raise ProtocolError(f"the server sent a message of an unknown kind in its log, {chr(data[0])!r}")
 
     def confirm(self, read_lsn: int, confirmed_lsn: int, now_ms: int, asks: bool = False) -> None:
-        """Say how far it was read, and up to where the server may forget. `asks` for how far the server has come."""
+        """Report how far the log was read and how far it may be discarded. `asks` requests the server's position."""
         clock = now_ms * 1_000 - EPOCH_US
         self._connection.put_copy_data(_STATUS.pack(b"r", read_lsn, confirmed_lsn, confirmed_lsn, clock, asks))
         self._connection.flush()
 
     def close(self) -> None:
-        """End the connection."""
+        """Close the connection."""
         self._connection.finish()
 
 
 class ReplicationRefused(OperationError):
-    """The server does not send the log of a slot."""
+    """The server refuses to send the log of a slot."""
 
     def __init__(self, slot: str, reason: str, sqlstate: bytes | None) -> None:
         super().__init__(slot, reason, sqlstate)
@@ -106,5 +106,5 @@ class ReplicationRefused(OperationError):
 
     @property
     def is_in_use(self) -> bool:
-        """Whether somebody else reads the slot."""
+        """Whether another client is reading the slot."""
         return self.sqlstate == b"55006"

@@ -1,4 +1,4 @@
-"""The messages of pgoutput, version 1, by which a server tells the changes of tables. Bytes in, values out."""
+"""Decodes the messages of pgoutput, version 1, which describe changes of tables. Bytes in, values out."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from penstock.base.errors import ProtocolError
 
 
 class Unchanged:
-    """Stands for a large value that a change did not touch, and that the server does not send."""
+    """Placeholder for a large value that a change did not touch and the server does not send."""
 
     def __repr__(self) -> str:
         return "UNCHANGED"
 
 
 UNCHANGED: Final = Unchanged()
-#: a value as text, NULL, or one that is not sent
+#: a value as text, NULL, or the placeholder for an unsent value
 Value: TypeAlias = bytes | Unchanged | None
 Values: TypeAlias = list[Value]
 
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """A transaction that was committed at a position of the log, and its number in 32 bits."""
+    """The start of a transaction: its commit position in the log, its 32-bit number, and its commit time."""
 
     commit_lsn: int
     xid: int
@@ -33,7 +33,7 @@ class Begin:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """The end of a transaction; what follows begins at `end_lsn`."""
+    """The end of a transaction; the next message begins at `end_lsn`."""
 
     commit_lsn: int
     end_lsn: int
@@ -41,7 +41,7 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """A table as it is in the changes that follow. `identity`: `d`, `n`, `f` or `i`, what old rows have."""
+    """A table definition for the changes after it. `identity`: `d`, `n`, `f` or `i`, the contents of old rows."""
 
     oid: int
     schema: str
@@ -52,7 +52,7 @@ class Relation:
 
 @dataclass(frozen=True, slots=True)
 class RelationColumn:
-    """A column: whether it is of the replica identity, and the number and the modifier of its type."""
+    """A column: its name, whether it belongs to the replica identity, and its type's OID and modifier."""
 
     name: str
     is_key: bool
@@ -62,7 +62,7 @@ class RelationColumn:
 
 @dataclass(frozen=True, slots=True)
 class Insert:
-    """A row that came."""
+    """An inserted row."""
 
     oid: int
     new: Values
@@ -70,7 +70,7 @@ class Insert:
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """A row that changed. `old`: None, or the row as it was; with `has_key_alone` only its key is there."""
+    """An updated row. `old`: the previous row, or None; with `has_key_alone` it contains only the key."""
 
     oid: int
     old: Values | None
@@ -80,7 +80,7 @@ class Update:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """A row that went, or its key alone."""
+    """A deleted row, or only its key."""
 
     oid: int
     old: Values
@@ -89,7 +89,7 @@ class Delete:
 
 @dataclass(frozen=True, slots=True)
 class Truncate:
-    """Tables that lost all their rows."""
+    """Tables that were truncated."""
 
     oids: tuple[int, ...]
 
@@ -102,17 +102,17 @@ _OID: Final = Struct(">xI")
 _COLUMN_TYPE: Final = Struct(">Ii")
 _SHORT: Final = Struct(">H")
 _LONG: Final = Struct(">I")
-#: microseconds from 1970 to 2000, where the server counts from
+#: microseconds from 1970 to 2000, the server's epoch
 EPOCH_US: Final = 946_684_800_000_000
-#: messages that say nothing of rows: where a change came from first, types, and messages of programs
+#: messages that do not concern rows: a transaction's origin, types, and application messages
 _OTHERS: Final = frozenset(b"OYM")
 
 
 def decode(data: bytes) -> Message | None:
-    """A message; None for those that say nothing of rows.
+    """Decode a message; return None if it does not concern rows.
 
     Raises:
-        ProtocolError: for bytes that are no message of this version.
+        ProtocolError: for bytes that are not a message of this version.
     """
     kind = data[0]
     if kind == 0x49:  # I
@@ -148,7 +148,7 @@ def _update(data: bytes) -> Update:
 
 
 def _values(data: bytes, at: int) -> tuple[Values, int]:
-    """The values of a row, and where the next part begins."""
+    """Decode the values of a row; return them with the offset of the next part."""
     (count,) = _SHORT.unpack_from(data, at)
     at += 2
     values: Values = []
@@ -189,11 +189,11 @@ def _text(data: bytes, at: int) -> tuple[str, int]:
 
 
 def lsn_of(text: str) -> int:
-    """A position of the log, `16/B374D848`, as a number."""
+    """Parse a log position such as `16/B374D848` into a number."""
     high, low = text.split("/")
     return (int(high, 16) << 32) | int(low, 16)
 
 
 def lsn_text(lsn: int) -> str:
-    """A position as the server writes it."""
+    """Format a log position as the server writes it."""
     return f"{lsn >> 32:X}/{lsn & 0xFFFFFFFF:X}"

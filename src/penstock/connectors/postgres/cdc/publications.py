@@ -1,4 +1,4 @@
-"""Checks that a publication has every change of a table, because other changes never reach the log's reader."""
+"""Checks that a publication covers all changes of a table, because unpublished changes never reach the reader."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ if TYPE_CHECKING:
 _PUBLICATION: Final = """
     SELECT pubinsert, pubupdate, pubdelete, pubtruncate, pubviaroot FROM pg_publication WHERE pubname = %s
 """
-#: The tables as the log names them: partitions by their own names or by that of their root.
+#: The table names used in the log: partitions appear under their own names or under their root's.
 _PUBLISHED: Final = """
     SELECT {} FROM pg_publication_tables WHERE pubname = %s AND schemaname = %s AND tablename = %s
 """
-#: Servers before 15 have neither lists of columns nor filters of rows.
+#: Servers before 15 have neither column lists nor row filters.
 _LISTS_SINCE: Final = 150_000
 _RELATION: Final = """
     SELECT c.relkind = 'p', CASE WHEN c.relispartition THEN pg_partition_root(c.oid)::regclass::text END,
            ARRAY(SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = c.oid AND c.relkind = 'r')
     FROM pg_class c WHERE c.oid = %s
 """
-#: Since 18, a server refuses to update rows whose full identity has generated columns that are not published.
+#: Since 18, a server refuses to update rows whose full identity includes unpublished generated columns.
 _GENERATED_SINCE: Final = 180_000
 _GENERATED: Final = """
     SELECT a.attname, a.attgenerated = 's' FROM pg_attribute a
@@ -41,17 +41,17 @@ _ALLOWED: Final = "take what it gives (publication.allow-incomplete = true)"
 
 
 class _Published(NamedTuple):
-    """A publication: whether it has changes of each of `_KINDS`, and whether partitions go by their root's name."""
+    """A publication: whether it publishes each of `_KINDS`, and whether partitions appear under their root's name."""
 
     kinds: tuple[bool, bool, bool, bool]
     is_by_root: bool
 
 
 def publish(connection: psycopg.Connection[Any], settings: CdcSettings, table: CdcTable) -> None:
-    """Make the publication if it is missing, and check that it has all changes of the table.
+    """Create the publication if it is missing, and check that it covers all changes of the table.
 
     Raises:
-        ConfigurationError: if it does not, or the user may not make it; it has the statement to execute.
+        ConfigurationError: if it does not, or if the user may not create it; the message has the statement to execute.
     """
     errors = driver().errors
     if _find(connection, settings) is None:
@@ -64,7 +64,7 @@ def publish(connection: psycopg.Connection[Any], settings: CdcSettings, table: C
         try:
             connection.execute(statement)
         except errors.DuplicateObject:
-            pass  # another attempt was quicker
+            pass  # another attempt was faster
         except errors.InsufficientPrivilege as error:
             raise ConfigurationError(
                 f"the user may not publish {table.path}: have its owner execute {statement}"
@@ -73,7 +73,7 @@ def publish(connection: psycopg.Connection[Any], settings: CdcSettings, table: C
 
 
 def check_publication(connection: psycopg.Connection[Any], settings: CdcSettings, table: CdcTable) -> None:
-    """Raise `ConfigurationError` if the publication leaves out changes of the table; it says which, and what to do."""
+    """Raise `ConfigurationError` if the publication omits changes of the table; it says which, and how to fix it."""
     name = settings.publication
     _refuse_children(connection, table)
     found = _find(connection, settings)
@@ -116,7 +116,7 @@ def check_publication(connection: psycopg.Connection[Any], settings: CdcSettings
 
 
 def _find_generated(connection: psycopg.Connection[Any], table: CdcTable) -> list[str]:
-    """The generated columns that must be published, or the server refuses changes of the table.
+    """Return the generated columns that must be published; without them the server refuses changes of the table.
 
     Raises:
         ConfigurationError: for virtual columns, which cannot be published.
@@ -143,7 +143,7 @@ def _find(connection: psycopg.Connection[Any], settings: CdcSettings) -> _Publis
 def _find_reason(
     connection: psycopg.Connection[Any], settings: CdcSettings, table: CdcTable, found: _Published
 ) -> ConfigurationError:
-    """Why no change comes under the name of the table."""
+    """Return an error that explains why no changes are published under the table's name."""
     name = settings.publication
     row = connection.execute(_RELATION, (table.oid,)).fetchone()
     is_partitioned, root = (False, None) if row is None else row[:2]
@@ -179,7 +179,7 @@ def _add_again(settings: CdcSettings, table: CdcTable) -> str:
 
 
 def _refuse_children(connection: psycopg.Connection[Any], table: CdcTable) -> None:
-    """A SELECT of a table has the rows of tables that inherit from it, and the log has their changes by their names."""
+    """Reject parent tables: a SELECT includes rows of child tables, but the log lists these under their own names."""
     row = connection.execute(_RELATION, (table.oid,)).fetchone()
     children = [] if row is None else row[2]
     if children:

@@ -1,4 +1,4 @@
-"""Reads a table, and then the log."""
+"""Reads a table and then its log."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ from penstock.core.records import Batch
 
 LOG: Final = logging.getLogger(__name__)
 
-#: After a lost connection, how long to wait, and how long to try in all. A server that restarts is back by then.
+#: After a lost connection: the pause before a retry, and how long to keep trying. A restarting server is back by then.
 RETRY_MS: Final = 500
 GIVE_UP_MS: Final = 120_000
-#: From how much log on that the slot keeps a warning is logged, and how often.
+#: Log a warning when the slot retains this much of the log, and repeat it at this interval.
 WARN_BYTES: Final = 1 << 30
 WARN_EVERY_MS: Final = 60_000
-#: How many messages a poll takes, though it wants fewer records: most may be of changes that are passed over.
+#: Messages that a poll may read even if it wants fewer records: most may be changes that are skipped.
 MESSAGES_MIN: Final = 64
 
 
 class CdcReader(SourceReader[Any, CdcSplit]):
-    """Has the one split of the source, and its position."""
+    """Reads the source's only split and tracks its position."""
 
     def __init__(self, context: SourceReaderContext, settings: CdcSettings) -> None:
         self._context = context
@@ -65,12 +65,12 @@ class CdcReader(SourceReader[Any, CdcSplit]):
         context.gauge("postgres.bytesKept", self._bytes_kept)
 
     def _bytes_behind(self) -> int:
-        """How much of the log, as far as the server has said, was not read yet."""
+        """Return the size of the unread log, up to the last position that the server reported."""
         split = self._split
         return 0 if split is None else max(0, self._server_lsn - split.log.lsn)
 
     def _bytes_kept(self) -> int:
-        """How much of the log the server keeps for the slot."""
+        """Return the size of the log that the server retains for the slot."""
         return max(0, self._server_lsn - self._confirmed) if self._confirmed else 0
 
     # --- splits ------------------------------------------------------------------------------------------------------
@@ -92,7 +92,7 @@ class CdcReader(SourceReader[Any, CdcSplit]):
         return [self._split]
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
-        """The server may forget the log up to an earlier checkpoint, as many before as the settings say."""
+        """Let the server discard the log up to an earlier checkpoint, `confirm_delay` checkpoints back."""
         for known in [one for one in self._pending if one <= checkpoint_id]:
             self._complete.append(self._pending.pop(known))
         while len(self._complete) > self._settings.confirm_delay:
@@ -117,9 +117,10 @@ class CdcReader(SourceReader[Any, CdcSplit]):
         return self._poll_log(max_records)
 
     def retry_after_ms(self) -> int:
-        """0 until the log is read as far as it went when it was asked for, which is what an epoch of MICRO_BATCH reads.
+        """Return 0 until the log is read up to its end as of connecting: an epoch of MICRO_BATCH reads up to there.
 
-        That takes up to 15 s where the log ends in the middle of a record: so often a server writes all of it.
+        This takes up to 15 s if the log ends in the middle of a record, because that is how often a server writes it
+        all.
         """
         split = self._split
         if split is None:
@@ -151,7 +152,7 @@ class CdcReader(SourceReader[Any, CdcSplit]):
         return self._batch(columns, None, None) if count else InputStatus.NOTHING_AVAILABLE
 
     def _next_chunk(self, position: TablePosition) -> Chunk | None:
-        """What was read meanwhile. A server that went away is asked again, for what is behind the position."""
+        """Return the next chunk, if it has been read. After a lost connection, reconnect and resume at the position."""
         now_ms = self._context.now_ms()
         if self._retry_at_ms is not None and now_ms < self._retry_at_ms:
             return None
@@ -187,7 +188,7 @@ class CdcReader(SourceReader[Any, CdcSplit]):
         assert stream is not None
         try:
             for _ in range(max(max_records, MESSAGES_MIN)):
-                if len(changes.gathered.rows) >= max(1, max_records - 1):  # an update may be two rows
+                if len(changes.gathered.rows) >= max(1, max_records - 1):  # an update may yield two rows
                     break
                 message = stream.receive()
                 self._has_more = message is not None
@@ -210,7 +211,7 @@ class CdcReader(SourceReader[Any, CdcSplit]):
         return InputStatus.NOTHING_AVAILABLE if found is None else self._batch(*found)
 
     def _connect(self, now_ms: int) -> bool:
-        """Whether the log comes from now on."""
+        """Connect to the log; return whether that succeeded."""
         if self._retry_at_ms is not None and now_ms < self._retry_at_ms:
             return False
         settings, split = self._settings, self._split
@@ -241,7 +242,7 @@ class CdcReader(SourceReader[Any, CdcSplit]):
         return True
 
     def _lost(self, error: Exception, now_ms: int) -> None:
-        """Begin again where it was, unless it has been in vain for too long."""
+        """Schedule a reconnect from the same position; raise if retries have failed for too long."""
         stream, self._stream = self._stream, None
         if stream is not None:
             stream.close()
@@ -256,7 +257,7 @@ class CdcReader(SourceReader[Any, CdcSplit]):
         self._retry_at_ms = now_ms + RETRY_MS
 
     def _beat(self, now_ms: int) -> None:
-        """Ask from time to time how far the server is: then a quiet table does not hold back the log of others."""
+        """Ask the server for its position at intervals, so that a quiet table does not hold back the log of others."""
         if self._stream is not None and now_ms >= self._heartbeat_at_ms:
             self._heartbeat_at_ms = now_ms + self._settings.heartbeat_ms
             self._send_status(asks=True)
@@ -302,7 +303,7 @@ class CdcReader(SourceReader[Any, CdcSplit]):
         return {"database_name": database, "schema_name": settings.schema, "table_name": settings.table}[key or ""]
 
     def close(self) -> None:
-        """End what is under way; the slot stays."""
+        """Stop reading; the slot stays."""
         self._end_reading()
         stream, self._stream = self._stream, None
         if stream is not None:

@@ -1,4 +1,4 @@
-"""What is to be read of a table's changes, and how."""
+"""The settings of a CDC source: the table to read, and how."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from penstock.connectors.postgres.client import Address
 from penstock.connectors.postgres.unrepresentable import FAIL as UNREPRESENTABLE_FAIL
 from penstock.connectors.postgres.unrepresentable import MODES
 
-#: The table as it is, and then its changes; its changes from now on; those that the slot has kept; the table alone.
+#: The table's rows and then its changes; changes from now on; changes that the slot has retained; only the table's
+#: rows.
 INITIAL, LATEST, COMMITTED, SNAPSHOT = "initial", "latest-offset", "committed-offset", "snapshot"
 STARTUP_MODES: Final = (INITIAL, LATEST, COMMITTED, SNAPSHOT)
 CHUNK_SIZE: Final = 8_096
@@ -24,9 +25,9 @@ class Output:
     """A column of the output.
 
     Attributes:
-        name: its name there.
-        column: of the table; None for what is known of the change.
-        type: its Arrow type; None for the one that fits the column's.
+        name: its name in the output.
+        column: the table's column; None for metadata of the change.
+        type: its Arrow type; None for the column's default.
         metadata: `database_name`, `schema_name`, `table_name` or `op_ts`.
     """
 
@@ -38,12 +39,12 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class CdcSettings:
-    """See `PostgresSourceBuilder` for what they mean.
+    """The settings made by `PostgresSourceBuilder`, which explains them.
 
     Attributes:
-        outputs: the columns of the output; none for all columns of the table.
-        allows_incomplete: whether the publication may leave out rows and kinds of changes.
-        unrepresentable: what to do with values that a type cannot hold, see `unrepresentable.py`.
+        outputs: the columns of the output; empty for all columns of the table.
+        allows_incomplete: whether the publication may omit rows and kinds of changes.
+        unrepresentable: how to read values that a type cannot hold, see `unrepresentable.py`.
     """
 
     address: Address
@@ -77,5 +78,5 @@ class CdcSettings:
 
     @property
     def path(self) -> str:
-        """The table as `quoted_path` takes it."""
+        """The table's path, in the form that `quoted_path` expects."""
         return ".".join('"' + name.replace('"', '""') + '"' for name in (self.schema, self.table))

@@ -1,4 +1,4 @@
-"""Prepares a server before its changes are read: checks its settings, and makes or checks the slot."""
+"""Prepares a server for reading changes: checks its settings, and creates or checks the slot."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _BEGIN_ANEW: Final = "begin without the state of the job, with a new snapshot (s
 
 
 def described(connection: psycopg.Connection[Any], settings: CdcSettings) -> tuple[CdcTable, tuple[Output, ...]]:
-    """The table, with the columns that are read, and the columns of the output with their types."""
+    """Return the table with the columns to read, and the output columns with their types."""
     found = relation(connection, settings.path)
     outputs = settings.outputs or tuple(Output(one.name, one.name) for one in found.columns if not one.is_generated)
     names = list(dict.fromkeys(one.column for one in outputs if one.column is not None))
@@ -61,10 +61,10 @@ def described(connection: psycopg.Connection[Any], settings: CdcSettings) -> tup
 
 
 def prepared(settings: CdcSettings) -> CdcSplit:
-    """Get the server ready, and say from where to read.
+    """Prepare the server, and return the split to start from.
 
     Raises:
-        ConfigurationError: for a server or a table that is not set up for it; it says by which statement that is done.
+        ConfigurationError: if the server or the table is not set up for CDC; the message has the statement to execute.
     """
     with connect(settings.address) as connection:
         table, _ = described(connection, settings)
@@ -122,7 +122,7 @@ def _start_lsn(connection: psycopg.Connection[Any], settings: CdcSettings) -> in
 
 
 def end_of_log(connection: psycopg.Connection[Any]) -> int:
-    """Where the log ends that the server can send by now."""
+    """Return the current end of the log that the server can send."""
     row = connection.execute("SELECT pg_current_wal_flush_lsn()::text").fetchone()
     assert row is not None
     return lsn_of(row[0])
@@ -134,7 +134,7 @@ def _make_slot(connection: psycopg.Connection[Any], slot: str) -> None:
     try:
         connection.execute("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", (slot,))
     except errors.DuplicateObject:
-        return  # another attempt was quicker
+        return  # another attempt was faster
     except errors.InsufficientPrivilege as error:
         raise ConfigurationError(
             f"the user may not make slot {slot!r}: execute ALTER ROLE … REPLICATION, or have an administrator execute "
@@ -148,11 +148,11 @@ def _make_slot(connection: psycopg.Connection[Any], slot: str) -> None:
 
 
 def checked_slot(found: Any, settings: CdcSettings, position: int | None = None) -> int:
-    """Up to where the server may have forgotten the log.
+    """Return the position up to which the server may have discarded the log.
 
     Raises:
-        OperationError: if changes from `position` on are lost; it says why, and what to do.
-        ConfigurationError: if the slot is of another plugin or database.
+        OperationError: if changes from `position` on are lost; the message says why, and how to recover.
+        ConfigurationError: if the slot uses another plugin.
     """
     slot = settings.slot
     since = "" if position is None else f" The changes from {lsn_text(position)} on are lost: {_BEGIN_ANEW}."
@@ -175,5 +175,5 @@ def checked_slot(found: Any, settings: CdcSettings, position: int | None = None)
 
 
 def check_slot(connection: psycopg.Connection[Any], settings: CdcSettings, position: int) -> None:
-    """See `checked_slot`."""
+    """Read the slot from the catalog and check it, see `checked_slot`."""
     checked_slot(connection.execute(_SLOT, (settings.slot,)).fetchone(), settings, position)

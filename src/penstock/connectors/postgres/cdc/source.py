@@ -1,4 +1,4 @@
-"""`PostgresSource`: a table and its changes, as rows with kinds."""
+"""`PostgresSource`: reads a table and its changes as rows with row kinds."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ PORT = 5432
 
 
 class PostgresSource(Source[Any, CdcSplit]):
-    """Reads a table of PostgreSQL and then its changes; made by `PostgresSourceBuilder`.
+    """Reads a PostgreSQL table and then its changes; built by `PostgresSourceBuilder`.
 
-    Records are rows with names and kinds. One subtask reads it, so that the changes of a row keep their order: all the
-    way to the operators behind a `key_by` where the steps before it have the source's parallelism. A source of
-    parallelism 1 in front of more subtasks would deal the changes of a row out among them.
-    `penstock.connectors.postgres.cdc` says what it guarantees, and why.
+    Records are named rows with row kinds. A single subtask reads the table, so the changes of a row stay in order. They
+    stay in order up to the operators after a `key_by` if the steps before it have the source's parallelism; a source of
+    parallelism 1 followed by more subtasks would distribute the changes of a row among them.
+    `penstock.connectors.postgres.cdc` describes the guarantees and the reasons for them.
     """
 
     def __init__(self, settings: CdcSettings) -> None:
@@ -48,7 +48,7 @@ class PostgresSource(Source[Any, CdcSplit]):
 
     @property
     def boundedness(self) -> Boundedness:
-        """Bounded for the table alone."""
+        """Bounded if only the table is read."""
         is_bounded = self.settings.startup == SNAPSHOT
         return Boundedness.BOUNDED if is_bounded else Boundedness.CONTINUOUS_UNBOUNDED
 
@@ -64,7 +64,7 @@ class PostgresSource(Source[Any, CdcSplit]):
 
 
 class CdcEnumerator(SplitEnumerator[CdcSplit]):
-    """Gets the server ready, and hands out the one split."""
+    """Prepares the server, and assigns the only split."""
 
     def __init__(
         self, context: SplitEnumeratorContext[CdcSplit], settings: CdcSettings, restored: list[CdcSplit] | None
@@ -75,7 +75,7 @@ class CdcEnumerator(SplitEnumerator[CdcSplit]):
         self._waiting: list[int] = []
 
     def start(self) -> None:
-        """Get the server ready."""
+        """Prepare the server, unless the state was restored."""
         if self._splits is None:
             self._context.call_async(lambda: prepared(self._settings), self._on_prepared)
 
@@ -104,12 +104,12 @@ class CdcEnumerator(SplitEnumerator[CdcSplit]):
             self._splits = list(splits)
 
     def snapshot_state(self, checkpoint_id: int) -> list[CdcSplit] | None:
-        """The split, unless a reader has it; None where it is not known yet."""
+        """Return the split, unless it is assigned to a reader; None if it is not known yet."""
         return None if self._splits is None else list(self._splits)
 
 
 class PostgresSourceBuilder:
-    """Builds a `PostgresSource`, with the names of Flink's connector."""
+    """Builds a `PostgresSource`; the names are those used by Flink's connector."""
 
     def __init__(self) -> None:
         self._hostname: str | None = None
@@ -132,39 +132,39 @@ class PostgresSourceBuilder:
         self._confirm_delay = CONFIRM_DELAY
 
     def hostname(self, hostname: str) -> PostgresSourceBuilder:
-        """Where the server is."""
+        """Set the server's host."""
         self._hostname = hostname
         return self
 
     def port(self, port: int) -> PostgresSourceBuilder:
-        """Its port; 5432 by default."""
+        """Set the server's port; 5432 by default."""
         self._port = port
         return self
 
     def database(self, database: str) -> PostgresSourceBuilder:
-        """The database."""
+        """Set the database."""
         self._database = database
         return self
 
     def username(self, username: str) -> PostgresSourceBuilder:
-        """Who connects. It needs REPLICATION, and SELECT on the table."""
+        """Set the user. It needs REPLICATION, and SELECT on the table."""
         self._username = username
         return self
 
     def password(self, password: str) -> PostgresSourceBuilder:
-        """With which password."""
+        """Set the user's password."""
         self._password = password
         return self
 
     def schema_list(self, *schemas: str) -> PostgresSourceBuilder:
-        """The schema of the table; `public` by default. There is one."""
+        """Set the table's schema; `public` by default. Only one is allowed."""
         if len(schemas) != 1:
             raise UnsupportedError("a source reads one table: make a source for each")
         (self._schema,) = schemas
         return self
 
     def table_list(self, *tables: str) -> PostgresSourceBuilder:
-        """The table, `schema.table` or the name alone. There is one; of a partitioned table, its root."""
+        """Set the table: `schema.table`, or only the name. One is allowed; for a partitioned table, name its root."""
         if len(tables) != 1:
             raise UnsupportedError("a source reads one table: make a source for each")
         schema, _, self._table = tables[0].rpartition(".")
@@ -172,50 +172,50 @@ class PostgresSourceBuilder:
         return self
 
     def column_list(self, *columns: str) -> PostgresSourceBuilder:
-        """Which columns; by default all that the table has when the job starts."""
+        """Set the columns to read; by default all that the table has when the job starts."""
         self._columns = columns
         return self
 
     def slot_name(self, name: str) -> PostgresSourceBuilder:
-        """The replication slot; it is made if it is not there, and stays when the job ends."""
+        """Set the replication slot. It is created if missing, and stays when the job ends."""
         self._slot = name
         return self
 
     def publication_name(self, name: str) -> PostgresSourceBuilder:
-        """The publication; it is made if it is not there. By default the slot's name with `_publication`.
+        """Set the publication; by default the slot's name with the suffix `_publication`. It is created if missing.
 
-        One that is there has to give all changes of the table, or the job fails before it reads anything: see
+        An existing publication must cover all changes of the table, or the job fails before it reads anything: see
         `allow_incomplete_publication`.
         """
         self._publication = name
         return self
 
     def allow_incomplete_publication(self, is_allowed: bool = True) -> PostgresSourceBuilder:
-        """Whether the publication may leave out rows (`WHERE`) and kinds of changes (`publish`); by default it may not.
+        """Allow the publication to omit rows (`WHERE`) and kinds of changes (`publish`); by default it may not.
 
-        The snapshot has all rows of the table all the same.
+        The snapshot includes all rows of the table regardless.
         """
         self._allows_incomplete = is_allowed
         return self
 
     def decoding_plugin_name(self, name: str) -> PostgresSourceBuilder:
-        """`pgoutput`, which every server has; there is no other."""
+        """Set the decoding plugin; only `pgoutput`, which every server has, is supported."""
         if name != "pgoutput":
             raise UnsupportedError(f"changes come by pgoutput, not by {name!r}")
         return self
 
     def startup_mode(self, mode: str) -> PostgresSourceBuilder:
-        """`initial` (the table, then its changes), `latest-offset`, `committed-offset` or `snapshot`."""
+        """Set `initial` (the table, then its changes), `latest-offset`, `committed-offset` or `snapshot`."""
         self._startup = mode
         return self
 
     def changelog_mode(self, mode: str) -> PostgresSourceBuilder:
-        """`all`: updates come with the row before, for which the table needs REPLICA IDENTITY FULL. Or `upsert`."""
+        """Set `all`, where updates include the previous row and the table needs REPLICA IDENTITY FULL, or `upsert`."""
         self._mode = mode
         return self
 
     def truncate_mode(self, mode: str) -> PostgresSourceBuilder:
-        """What happens when the table is emptied by TRUNCATE: `fail`, or `skip` to go on with its rows still there."""
+        """Set how to handle a TRUNCATE of the table: `fail`, or `skip` to continue and keep its rows."""
         self._truncates = mode
         return self
 
@@ -225,25 +225,25 @@ class PostgresSourceBuilder:
         return self
 
     def split_size(self, rows: int) -> PostgresSourceBuilder:
-        """How many rows a chunk of the snapshot has."""
+        """Set the number of rows in a chunk of the snapshot."""
         self._chunk_size = rows
         return self
 
     def heartbeat_interval(self, interval_ms: int) -> PostgresSourceBuilder:
-        """How often the server is asked how far its log is, so that a quiet table does not hold it back."""
+        """Set how often to ask the server for its log position, so that a quiet table does not hold the log back."""
         self._heartbeat_ms = interval_ms
         return self
 
     def lsn_commit_delay(self, checkpoints: int) -> PostgresSourceBuilder:
-        """How many completed checkpoints the server keeps the log for besides the last; 3 by default."""
+        """Set how many completed checkpoints besides the last the server retains the log for; 3 by default."""
         self._confirm_delay = checkpoints
         return self
 
     def build(self) -> PostgresSource:
-        """The source.
+        """Build the source.
 
         Raises:
-            ConfigurationError: if something is missing, or has no such value.
+            ConfigurationError: if a setting is missing or has an invalid value.
         """
         driver()
         if self._hostname is None or self._database is None or self._table is None:

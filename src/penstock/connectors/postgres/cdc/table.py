@@ -1,4 +1,4 @@
-"""The table whose changes are read, as the catalog has it: its columns, and how its keys are put in order."""
+"""The table to read, as the catalog describes it: its columns, and the order of its keys."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ class KeyColumn:
     """A column of the primary key.
 
     Attributes:
-        name: as SQL has it.
-        place: among the columns of the table.
-        is_number: whether it is ordered as a number, else by the bytes of its text.
-        is_native: whether that is the order of the column itself, and so of its index.
-        sql_type: its type.
+        name: its quoted name.
+        place: its index among the table's columns.
+        is_number: whether it is ordered as a number; otherwise by the bytes of its text.
+        is_native: whether the column itself, and so its index, has this order.
+        sql_type: its SQL type.
     """
 
     name: str
@@ -48,30 +48,30 @@ class KeyColumn:
 
     @property
     def order(self) -> str:
-        """What rows are ordered by."""
+        """The SQL expression that orders the rows."""
         return f"t.{self.name}" if self.is_native else f'(t.{self.name}::text) COLLATE "C"'
 
     def value(self, text: str) -> int | str:
-        """A value of a key, of its text."""
+        """Parse a key value from its text."""
         return int(text) if self.is_number else text
 
     def literal(self, value: int | str) -> str:
-        """The same in SQL, to compare with `order`."""
+        """Return the value as an SQL literal that can be compared with `order`."""
         return f"{literal(str(value))}::{self.sql_type}" if self.is_native else f'{literal(str(value))} COLLATE "C"'
 
 
 @dataclass(frozen=True, slots=True)
 class CdcTable:
-    """A table, and the columns of it that are read.
+    """A table, and its columns to read.
 
     Attributes:
-        address: the database.
-        path: in quotes.
-        oid: its number.
-        names: of the columns that are read, and
-        types: their Arrow types.
+        address: the database's address.
+        path: its quoted path.
+        oid: its OID.
+        names: the names of the columns to read.
+        types: the Arrow types of these columns.
         key: its primary key.
-        unrepresentable: what to do with values that a type cannot hold.
+        unrepresentable: how to read values that a type cannot hold.
     """
 
     address: Address
@@ -84,16 +84,16 @@ class CdcTable:
 
     @property
     def quoted_names(self) -> list[str]:
-        """The names as SQL has them."""
+        """The column names, quoted for SQL."""
         return [quoted(name) for name in self.names]
 
     def literals(self, key: Key) -> list[str]:
-        """A key in SQL."""
+        """Return a key as SQL literals."""
         return [column.literal(value) for column, value in zip(self.key, key, strict=True)]
 
 
 def key_columns(connection: psycopg.Connection[Any], found: Relation) -> tuple[KeyColumn, ...]:
-    """The primary key of a table; none where there is none."""
+    """Return the columns of a table's primary key; empty if the table does not have one."""
     names = [one.name for one in found.columns]
     columns = []
     for name in found.key:

@@ -1,1 +1,1 @@
-"""Operators that call out and wait for answers beside their records."""
+"""Operators that make external calls and wait for the answers."""

@@ -1,10 +1,10 @@
-"""Calls in the order of their records, with the watermarks between them; what may be emitted, and when.
+"""Queues of asynchronous calls in the order of their records, with the watermarks between them.
 
-Both queues hand out what is ready, in the order in which it may go out, and never let a result cross a watermark:
+Both queues hand out results and watermarks that may be emitted, in order, and never let a result cross a watermark:
 
 - `OrderedCalls`: in the order of the input.
-- `UnorderedCalls`: results between two watermarks in the order in which they came. A *segment* is the calls between two
-  watermarks. Only the first segment's results go out; its watermark follows when none of its calls is left.
+- `UnorderedCalls`: results between two watermarks in the order of their completion. A *segment* is the calls between
+  two watermarks. Only the first segment's results go out; its watermark follows when all its calls have completed.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ class Call:
         self.timestamp = timestamp
         self.results: list[Any] = []
         self.is_done = False
-        #: The attempt that is out, from 1; 0 before the first.
+        #: The current attempt, from 1; 0 before the first.
         self.attempt = 0
         self.cancel: Callable[[], None] | None = None
         self.deadline_ms: int | None = None
 
 
 class Mark:
-    """A watermark (ms) and a change of idleness that wait for the calls ahead of them.
+    """A watermark (ms) and a change of idleness that wait for all earlier calls.
 
-    When no call lies between them, later values replace those of the mark that waits.
+    If no call has come in between, later values replace the values of the waiting mark.
     """
 
     __slots__ = ("idle", "watermark")
@@ -47,7 +47,7 @@ Ready: TypeAlias = "Call | Mark"
 
 
 class OrderedCalls:
-    """See the module's text."""
+    """A queue in the order of the input; see the module docstring."""
 
     def __init__(self) -> None:
         self._entries: deque[Call | Mark] = deque()
@@ -56,11 +56,11 @@ class OrderedCalls:
         return bool(self._entries)
 
     def add(self, call: Call) -> None:
-        """Append a record."""
+        """Append a call."""
         self._entries.append(call)
 
     def last_mark(self) -> Mark:
-        """The mark after all calls, made when there is none; only while there is anything here."""
+        """Return the mark after all calls, and create it if needed. The queue must not be empty."""
         last = self._entries[-1]
         if not isinstance(last, Mark):
             last = Mark()
@@ -68,10 +68,10 @@ class OrderedCalls:
         return last
 
     def on_done(self, call: Call) -> None:
-        """A call has its results."""
+        """Note that a call has its results."""
 
     def take_ready(self) -> Iterator[Ready]:
-        """What goes out now; it is gone from here once it was handed out."""
+        """Remove and yield the entries that may go out now."""
         entries = self._entries
         while entries:
             entry = entries[0]
@@ -80,7 +80,7 @@ class OrderedCalls:
             yield entries.popleft()
 
     def calls(self) -> Iterator[Call]:
-        """All calls that have not gone out, in the order of their records."""
+        """Return all calls that have not gone out, in the order of their records."""
         return (entry for entry in self._entries if isinstance(entry, Call))
 
 
@@ -88,25 +88,25 @@ class _Segment:
     __slots__ = ("calls", "done", "mark")
 
     def __init__(self) -> None:
-        #: a set in the order of the records
+        #: an ordered set, in the order of the records
         self.calls: dict[Call, None] = {}
         self.done: deque[Call] = deque()
         self.mark: Mark | None = None
 
 
 class UnorderedCalls:
-    """See the module's text."""
+    """A queue in the order of completion between watermarks; see the module docstring."""
 
     def __init__(self) -> None:
         self._segments: deque[_Segment] = deque()
-        #: the segment of each call; those of the first one need none
+        #: the segment of each call outside the first segment
         self._later: dict[Call, _Segment] = {}
 
     def __bool__(self) -> bool:
         return bool(self._segments)
 
     def add(self, call: Call) -> None:
-        """Append a record."""
+        """Append a call."""
         segments = self._segments
         if not segments or segments[-1].mark is not None:
             segments.append(_Segment())
@@ -115,18 +115,18 @@ class UnorderedCalls:
             self._later[call] = segments[-1]
 
     def last_mark(self) -> Mark:
-        """The mark after all calls, made when there is none; only while there is anything here."""
+        """Return the mark after all calls, and create it if needed. The queue must not be empty."""
         last = self._segments[-1]
         if last.mark is None:
             last.mark = Mark()
         return last.mark
 
     def on_done(self, call: Call) -> None:
-        """A call has its results."""
+        """Note that a call has its results."""
         self._later.pop(call, self._segments[0]).done.append(call)
 
     def take_ready(self) -> Iterator[Ready]:
-        """What goes out now; it is gone from here once it was handed out."""
+        """Remove and yield the entries that may go out now."""
         segments = self._segments
         while segments:
             first = segments[0]
@@ -144,5 +144,5 @@ class UnorderedCalls:
                 yield first.mark
 
     def calls(self) -> Iterator[Call]:
-        """All calls that have not gone out, in the order of their records."""
+        """Return all calls that have not gone out, in the order of their records."""
         return (call for segment in self._segments for call in segment.calls)

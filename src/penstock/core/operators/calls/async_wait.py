@@ -1,23 +1,23 @@
-"""Asynchronous functions: many calls out at once, while their records wait here (A1).
+"""Asynchronous functions: many calls run at once while their records wait here (A1).
 
-A record comes in, its call is started, and its results go out when the call has returned. They go out in the order of
-the input, or as they come, but never across a watermark (`async_queues`). At most `capacity` records are between the
-start of their call and the emission of their results. What a batch brings beyond that waits unstarted, and the operator
-is not available: the task takes no more input, while results, timers and checkpoints go on.
+A record comes in, its call starts, and its results go out when the call has returned. They go out in the order of the
+input or of completion, but never across a watermark (`async_queues`). At most `capacity` records are between the start
+of their call and the emission of their results. Further records of a batch wait unstarted, and the operator is not
+available: the task takes no more input, while results, timers and checkpoints go on.
 
-A function may change its results later, also while other calls are out. So results that can change are copied as
-soon as the call returns, on the event loop (`emitted_values`).
+A function may change its results later, even while other calls are running. So mutable results are copied as soon as
+the call returns, on the event loop (`emitted_values`).
 
-A call that returns is only noted down; `process_completions` handles it in the task's step. So errors fail the task
-like those of any other function, and results are emitted by the batch.
+A returned call is only recorded; `process_completions` handles it in the task's step. So its errors fail the task like
+errors of any other function, and results are emitted in batches.
 
-Snapshots. The operator knows nothing of a call that is out except its record. All records whose results have not gone
-out are split operator state. A restored task calls the function for them again, ahead of its input. So a call may be
-made more than once, but its results are emitted exactly once.
+Snapshots. The operator knows nothing of a running call except its record. All records whose results have not gone out
+are split operator state. A restored task calls the function for them again, before its input. So a call may be made
+more than once, but its results are emitted exactly once.
 
-The end. The task waits for calls that are out (`drain`), retries included, so that the last records of a bounded stream
-are treated like all others. Their results go through everything downstream before the operators there hear of the end.
-A task that is suspended waits for nothing: its records are in the savepoint.
+The end. The task waits for running calls (`drain`), retries included, so that the last records of a bounded stream are
+treated like all others. Their results go through everything downstream before the operators there are notified of the
+end. A suspended task waits for nothing: its records are in the savepoint.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ RECORDS_STATE: Final = "_penstock_async_records"
 
 
 class RetryPredicate(Protocol):
-    """When an attempt is repeated; None: never for this reason."""
+    """Decides which attempts are repeated; a predicate of None never repeats any."""
 
     def result_predicate(self) -> Callable[[list[Any]], bool] | None: ...
 
@@ -48,7 +48,7 @@ class RetryPredicate(Protocol):
 
 
 class RetryStrategy(Protocol):
-    """How often an attempt is repeated, and after how long; attempts are counted from 1."""
+    """Decides how often an attempt is repeated, and after which delay; attempts are counted from 1."""
 
     def can_retry(self, current_attempts: int) -> bool: ...
 
@@ -58,14 +58,14 @@ class RetryStrategy(Protocol):
 
 
 class AsyncWaitOperator(FunctionOperator):
-    """See the module's text.
+    """Calls an asynchronous function for each record; see the module docstring.
 
     Args:
-        function: with `async_invoke(value)`, a coroutine function, and perhaps `timeout(value)`; or a plain coroutine
-            function. Each returns a list or iterator of results, or None for no results.
+        function: has `async_invoke(value)`, a coroutine function, and perhaps `timeout(value)`; or a plain
+            coroutine function. Each returns a list or iterator of results, or None for no results.
         is_ordered: whether results go out in the order of the input.
-        timeout_ms: how long a call may take, from its first attempt on, retries and their delays included; 0: for ever.
-        capacity: how many records may be on their way.
+        timeout_ms: the time limit of a call, from its first attempt, with retries and their delays; 0 for no limit.
+        capacity: how many records may be in progress.
         retry_strategy: None: an error fails the task.
     """
 
@@ -84,13 +84,13 @@ class AsyncWaitOperator(FunctionOperator):
         self._strategy = retry_strategy
 
     def initialize_state(self) -> None:
-        """Put the records of the checkpoint ahead of all that will come; their calls start with the first step."""
+        """Queue the records of the checkpoint before all new ones; their calls start with the first step."""
         super().initialize_state()
         self._queue: OrderedCalls | UnorderedCalls = OrderedCalls() if self._is_ordered else UnorderedCalls()
         self._unstarted: deque[Call] = deque()
-        #: records whose call was started and whose results have not gone out
+        #: how many records have a started call whose results have not gone out
         self._on_their_way = 0
-        #: calls without results, in the order in which they were started, which is that of their deadlines
+        #: calls without results, in the order of their starts, which is also the order of their deadlines
         self._pending: dict[Call, None] = {}
         self._came_back: deque[tuple[Call, int, Any, BaseException | None]] = deque()
         self._retries: list[tuple[int, int, Call]] = []
@@ -114,7 +114,7 @@ class AsyncWaitOperator(FunctionOperator):
     # --- input -----------------------------------------------------------------------------------------------------
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
-        """Start as many calls as may be out."""
+        """Queue the records, and start as many calls as the capacity allows."""
         if batch.timestamps is None:
             for value in batch.values:
                 self._add(Call(value, None))
@@ -128,21 +128,21 @@ class AsyncWaitOperator(FunctionOperator):
         self._unstarted.append(call)
 
     def process_watermark(self, timestamp: int) -> None:
-        """Emit it after the results of the records ahead of it."""
+        """Emit the watermark after the results of all earlier records."""
         if self._queue:
             self._queue.last_mark().watermark = timestamp
         else:
             self.output.emit_watermark(timestamp)
 
     def process_status(self, idle: bool) -> None:
-        """Emit it after the results of the records ahead of it."""
+        """Emit the status after the results of all earlier records."""
         if self._queue:
             self._queue.last_mark().idle = idle
         else:
             self._emit_status(idle)
 
     def is_available(self) -> bool:
-        """Whether another record's call could be started at once."""
+        """Return whether another record's call could start at once."""
         return not self._unstarted and self._on_their_way < self._capacity
 
     # --- calls -----------------------------------------------------------------------------------------------------
@@ -168,20 +168,20 @@ class AsyncWaitOperator(FunctionOperator):
         )
 
     async def _results_for(self, value: Any) -> Any:
-        """Call the function. Runs on the event loop, where another call could change the results before this turn."""
+        """Call the function, and copy its results on the event loop, before another call can change them."""
         return _as_returned(await self._invoke(value))
 
     def _on_return(self, call: Call, attempt: int, results: Any, error: BaseException | None) -> None:
         self._came_back.append((call, attempt, results, error))
 
     def process_completions(self) -> bool:
-        """Take results that have come back, emit what may go out, and start calls in its place."""
+        """Handle the calls that have returned, emit the results that may go out, and start new calls."""
         came_back, worked = self._came_back, False
         while came_back:
             worked = True
             call, attempt, results, error = came_back.popleft()
             if call.is_done or attempt != call.attempt:
-                continue  # its time was over before
+                continue  # it has timed out before
             call.cancel = None
             if not self._repeats(call, results, error):
                 if error is not None:
@@ -228,7 +228,7 @@ class AsyncWaitOperator(FunctionOperator):
             self.output.collect(Batch(values, times))
 
     def _emit_mark(self, mark: Mark) -> None:
-        # What is idle has said its last watermark before; what is active says it afterwards.
+        # An operator becomes idle after its last watermark, and active before its next one.
         if mark.idle is False:
             self._emit_status(False)
         if mark.watermark is not None:
@@ -244,7 +244,7 @@ class AsyncWaitOperator(FunctionOperator):
     # --- retries and time-outs -------------------------------------------------------------------------------------
 
     def _repeats(self, call: Call, results: Any, error: BaseException | None) -> bool:
-        """Whether the attempt does not count; then another one follows."""
+        """Schedule another attempt if this one does not count; returns whether it did so."""
         strategy = self._strategy
         if strategy is None:
             return False
@@ -266,7 +266,7 @@ class AsyncWaitOperator(FunctionOperator):
         heappush(self._retries, (due_ms, self._retries_made, call))
 
     def next_timer_ms(self) -> int | None:
-        """When the next call's time is over, or the next retry is due (ms)."""
+        """Return when the next call times out or the next retry is due (ms)."""
         retries = self._retries
         while retries and retries[0][2].is_done:
             heappop(retries)
@@ -278,7 +278,7 @@ class AsyncWaitOperator(FunctionOperator):
         return min(times, default=None)
 
     def on_processing_time(self, now_ms: int) -> None:
-        """End calls whose time is over, and make retries that are due."""
+        """Time out the calls that are overdue, and start the retries that are due."""
         timed_out = False
         while self._timeout_ms and self._pending:
             call = next(iter(self._pending))
@@ -310,16 +310,16 @@ class AsyncWaitOperator(FunctionOperator):
     # --- snapshots and the end -------------------------------------------------------------------------------------
 
     def snapshot_state(self, checkpoint_id: int) -> list[StateCapture]:
-        """The records whose results have not gone out."""
+        """Capture the records whose results have not gone out."""
         self._records.update([(call.value, call.timestamp) for call in self._queue.calls()])
         return super().snapshot_state(checkpoint_id)
 
     def drain(self) -> bool:
-        """Whether all results have gone out."""
+        """Return whether all results have gone out."""
         return not self._queue
 
     def close(self) -> None:
-        """Cancel what is out, then close the function."""
+        """Cancel the running calls, then close the function."""
         for call in getattr(self, "_pending", ()):
             if call.cancel is not None:
                 call.cancel()
@@ -328,6 +328,6 @@ class AsyncWaitOperator(FunctionOperator):
 
 
 def _as_returned(results: Any) -> Any:
-    """A copy of the results, if these are a list or an iterator; otherwise the object itself."""
+    """Return a copy of the results if they are a list or an iterator, otherwise the object itself."""
     is_iterable = isinstance(results, list) or hasattr(type(results), "__next__")
     return list(map(detached, results)) if is_iterable else results

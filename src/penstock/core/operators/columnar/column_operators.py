@@ -1,4 +1,4 @@
-"""Operators without state over columns: a user's function of whole batches, and expressions."""
+"""Stateless operators over columns: user functions of whole batches, and expressions."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from penstock.core.records import Batch
 
 
 class MapBatchesOperator(FunctionOperator):
-    """Hands whole batches to a function, as Arrow record batches or as data frames, and takes such back.
+    """Calls a function with whole batches, as Arrow record batches or as data frames, and takes whole batches back.
 
-    When as many records come out as went in, they keep their timestamps. Otherwise `timestamp_column` says where the
-    new ones are.
+    `timestamp_column` names the result's column of timestamps. Without it, records keep theirs, and as many must come
+    out as went in.
     """
 
     def __init__(self, function: Any, batch_format: str, timestamp_column: str | None) -> None:
@@ -35,7 +35,7 @@ class MapBatchesOperator(FunctionOperator):
         self._hand_over = _HAND_OVER[self._format]
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
-        """Call the function once."""
+        """Call the function with the batch."""
         taken = as_columns(batch, self.context.operator_name)
         if taken.kinds is not None:
             raise UnsupportedError(
@@ -62,7 +62,7 @@ class MapBatchesOperator(FunctionOperator):
 
 
 class SelectOperator(StreamOperator):
-    """A column for each expression."""
+    """Computes a column for each expression."""
 
     def __init__(self, expressions: Sequence[Expression]) -> None:
         self._expressions = tuple(expressions)
@@ -78,7 +78,7 @@ class SelectOperator(StreamOperator):
 
 
 class WhereOperator(StreamOperator):
-    """Keeps the records for which an expression is true, and drops those where it is false or has no value."""
+    """Keeps the records that satisfy an expression, and drops those where it is false or null."""
 
     def __init__(self, condition: Expression) -> None:
         self._condition = condition
@@ -104,7 +104,7 @@ class WhereOperator(StreamOperator):
 
 
 def as_record_batch(result: Any) -> pa.RecordBatch:
-    """What a function returned, as a record batch; it may also return a table or a data frame of pandas or Polars.
+    """Convert a function's result to a record batch; it may also be a table, or a data frame of pandas or Polars.
 
     Raises:
         TypeError: if it is something else.

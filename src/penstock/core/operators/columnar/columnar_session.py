@@ -1,10 +1,10 @@
-"""Session windows of event time over columns, aggregated by kernel.
+"""Event-time session windows over columns, aggregated by kernels.
 
 The operator keeps a row of partials for each session, with its start and end. Sessions of a key that overlap or touch
-are one. The operator finds the sessions of a batch by sorting it, and joins them to the sessions it holds when it
-merges these.
+are one session. The operator finds the sessions of a batch by sorting it, and joins them to its existing sessions when
+it merges partials.
 
-The operator judges the records of a batch together. A record that alone would be late is not late when it belongs to a
+The operator judges the records of a batch together. A record that would be late alone is not late if it belongs to a
 session that is not late, whether the session's other records came before it or with it.
 """
 
@@ -30,7 +30,7 @@ _SESSION: Final = "session"
 
 
 class ColumnarSessionOperator(ColumnarWindowBase):
-    """See the module's text."""
+    """Aggregates session windows over columns; see the module docstring."""
 
     state_name = "_penstock_column_sessions"
 
@@ -45,7 +45,7 @@ class ColumnarSessionOperator(ColumnarWindowBase):
         self._gap_ms = assigner.gap_ms
 
     def about(self) -> str:
-        """Windows and aggregates."""
+        """Describe the windows and aggregates."""
         return f"sessions of {self._gap_ms} ms of {self.aggregates.describe()} by {len(self.key_names)} columns"
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
@@ -61,7 +61,7 @@ class ColumnarSessionOperator(ColumnarWindowBase):
         self.add(partials)
 
     def _sessions_of(self, taken: ColumnBatch) -> tuple[pa.Table, Any]:
-        """The sessions of these records alone, and to which of them each record belongs."""
+        """Return the sessions of these records alone, and the session number of each record."""
         keys, times = self.key_columns(taken), taken.rowtimes
         codes, _ = distinct_keys(list(keys.values()))
         order = np.lexsort((times, codes))
@@ -76,14 +76,14 @@ class ColumnarSessionOperator(ColumnarWindowBase):
         return self._finished(partials, keys, order[begins], at[begins], ends), sessions
 
     def _finished(self, partials: pa.Table, keys: dict[str, Any], rows: Any, starts: Any, ends: Any) -> pa.Table:
-        """Partials in the order of their sessions' numbers, with key, start and end."""
+        """Return partials in the order of their session numbers, with key, start and end."""
         partials = partials.take(pa.array(np.argsort(times_of(partials, _SESSION)))).drop_columns([_SESSION])
         taken = {name: column.take(pa.array(rows)) for name, column in keys.items()}
         partial_columns = {name: partials.column(name) for name in self.aggregates.partial_columns}
         return pa.table({START: starts, END: ends, **taken, **partial_columns})
 
     def _late_among(self, partials: pa.Table) -> Any:
-        """Which of these sessions are late even when merged with those in the state."""
+        """Return which of these sessions are late even when merged with the sessions in the state."""
         ends = times_of(partials, END)
         together = [*self.parts, partials.cast(self.parts[0].schema)] if self.parts else [partials]
         table = pa.concat_tables(together).combine_chunks()
@@ -94,12 +94,12 @@ class ColumnarSessionOperator(ColumnarWindowBase):
         return late
 
     def _groups(self, table: pa.Table) -> Any:
-        """For each row the number of the session that it becomes a part of, numbered by key and start."""
+        """Return the number of the merged session that each row belongs to, numbered by key and start."""
         codes, _ = distinct_keys([table.column(name) for name in self.key_names])
         starts, ends = times_of(table, START), times_of(table, END)
         order = np.lexsort((starts, codes))
         of_key, begin, end = codes[order].astype(np.int64), starts[order], ends[order]
-        # The highest end so far of each key: ends as ranks, apart from one key to the next.
+        # The highest end so far within each key: ends become ranks, and an offset separates the keys.
         unique, ranks = np.unique(end, return_inverse=True)
         so_far = np.maximum.accumulate(of_key * len(unique) + ranks) - of_key * len(unique)
         is_new = np.r_[True, (of_key[1:] != of_key[:-1]) | (begin[1:] > unique[so_far[:-1]])]
@@ -108,7 +108,7 @@ class ColumnarSessionOperator(ColumnarWindowBase):
         return groups
 
     def merge(self, parts: list[pa.Table]) -> pa.Table:
-        """Sessions that overlap or touch become one."""
+        """Merge the sessions that overlap or touch."""
         table = pa.concat_tables(parts).combine_chunks()
         groups = self._groups(table)
         starts, ends = times_of(table, START), times_of(table, END)
@@ -129,11 +129,11 @@ class ColumnarSessionOperator(ColumnarWindowBase):
         self.output.emit_watermark(timestamp)
 
     def fire_until(self, timestamp: int) -> None:
-        """Fire the sessions that end before a time or with it."""
+        """Fire the sessions that end at or before a time."""
         self.watermark = timestamp
         least = lowest(self.parts, END)
         if least is not None and least - 1 <= timestamp:
-            # A session that is due may touch one that begins right at the watermark, and is none later.
+            # A due session may touch another that begins right at the watermark, but none that begins later.
             table = self.take_up_to(START, timestamp + 1)
             starts, ends = times_of(table, START), times_of(table, END)
             due = np.flatnonzero(ends - 1 <= timestamp)

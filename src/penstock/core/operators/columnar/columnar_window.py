@@ -1,11 +1,11 @@
-"""Tumbling, sliding and cumulative event-time windows over columns, aggregated by kernel.
+"""Tumbling, sliding and cumulative event-time windows over columns, aggregated by kernels.
 
-Time is cut into *panes*, the longest stretches that lie in the same windows as a whole: a tumbling window is one pane,
-a sliding one several. The operator keeps a row of partials for each key and pane, so a record counts once, however many
-windows it is in. A window that fires merges the partials of its panes.
+Time is divided into *panes*, the longest intervals that lie in the same windows as a whole: a tumbling window is one
+pane, a sliding window several. The operator keeps a row of partials for each key and pane, so a record counts once,
+however many windows contain it. A window that fires merges the partials of its panes.
 
-Sliding and cumulative windows share panes, and when a snapshot is taken some windows of a pane have fired. So the
-snapshot has a column that says up to which watermark they have. Without it they would fire again after a recovery,
+Sliding and cumulative windows share panes, and some windows of a pane may have fired when a snapshot is taken. So the
+snapshot has a column with the watermark up to which they have fired. Without it they would fire again after a recovery,
 where event time begins again.
 """
 
@@ -30,12 +30,12 @@ from penstock.core.windowing.time_windows import (
 )
 
 PANE: Final = "pane"
-#: Up to so many panes are looked for one by one, which is faster than to tell all panes of a batch apart.
+#: Up to this number, panes are looked up one by one, which is faster than finding the distinct panes of a batch.
 _LOOKED_FOR_MAX: Final = 32
 
 
 class ColumnarWindowOperator(ColumnarWindowBase):
-    """See the module's text."""
+    """Aggregates tumbling, sliding and cumulative windows over columns; see the module docstring."""
 
     state_name = "_penstock_column_panes"
 
@@ -49,25 +49,25 @@ class ColumnarWindowOperator(ColumnarWindowBase):
         super().__init__(key, aggregates, late_tag)
         self._assigner = assigner
         self._pane_ms = _pane_ms(assigner)
-        #: the panes there are, and the end of the window that fires next
+        #: the current panes, and the end of the window that fires next
         self._panes: set[int] = set()
         self._next_end: int | None = None
 
     @property
     def shown(self) -> int:
-        """How many of the aggregates are the user's."""
+        """The number of aggregates that the user asked for."""
         return self._shown
 
     def about(self) -> str:
-        """Windows and aggregates."""
+        """Describe the windows and aggregates."""
         return f"{self._assigner!r} of {self.aggregates.describe()} by {len(self.key_names)} columns"
 
     def merge(self, parts: list[pa.Table]) -> pa.Table:
-        """One row for each key and pane."""
+        """Merge partials into one row for each key and pane."""
         return self.aggregates.merged(parts, [PANE, *self.key_names])
 
     def initialize_state(self) -> None:
-        """Take the restored table, and find when it is due."""
+        """Restore the table, and find when its next window is due."""
         super().initialize_state()
         for part in self.parts:
             self._note(times_of(part, PANE))
@@ -96,7 +96,7 @@ class ColumnarWindowOperator(ColumnarWindowBase):
         self.output.emit_watermark(timestamp)
 
     def fire_until(self, timestamp: int) -> None:
-        """Fire the windows that end before a time or with it."""
+        """Fire the windows that end at or before a time."""
         if self._next_end is not None and self._next_end - 1 <= timestamp:
             due = sorted((w for w in self._not_fired() if w[1] - 1 <= timestamp), key=lambda w: w[::-1])
             table = self.take_up_to(PANE, due[-1][1] - 1)
@@ -127,7 +127,7 @@ class ColumnarWindowOperator(ColumnarWindowBase):
                 self.emit(merged, np.full(rows, start), np.full(rows, end))
 
     def to_capture(self, table: pa.Table) -> pa.Table:
-        """The table, and up to which watermark its windows have fired."""
+        """Return the table with the watermark up to which its windows have fired."""
         if self._is_tumbling:
             return table
         name = self.aggregates.partial_columns[-1]
@@ -143,16 +143,16 @@ class ColumnarWindowOperator(ColumnarWindowBase):
         return isinstance(assigner, SlidingEventTimeWindows) and assigner.slide_ms > assigner.size_ms
 
     def _last_end(self, pane: int) -> int:
-        """The end of the last window that a pane is in; the least number when it is in none."""
+        """Return the end of the last window that contains a pane; the least number if no window does."""
         return max((end for _, end in self._assigner.assign(pane)[2]), default=MIN_TIMESTAMP)
 
     def _panes_of(self, times: Any) -> Any:
-        """The pane of each time."""
+        """Return the pane of each time."""
         offset_ms, pane_ms = self._assigner.offset_ms, self._pane_ms
         first, last = ((int(time) - offset_ms) // pane_ms * pane_ms + offset_ms for time in (times.min(), times.max()))
         if first == last:
             return np.full(len(times), first)
-        # By division, since NumPy takes remainders several times as slowly.
+        # By division, because NumPy's remainder is several times slower.
         return (times - offset_ms) // pane_ms * pane_ms + offset_ms
 
     def _note(self, panes: Any) -> None:
@@ -168,7 +168,7 @@ class ColumnarWindowOperator(ColumnarWindowBase):
             self._find_next()
 
     def _not_fired(self) -> set[tuple[int, int]]:
-        """The windows that the panes are in, without those that event time has passed."""
+        """Return the windows of the panes that event time has not passed."""
         return {w for pane in self._panes for w in self._assigner.assign(pane)[2] if w[1] - 1 > self.watermark}
 
     def _find_next(self) -> None:

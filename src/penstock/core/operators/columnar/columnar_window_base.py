@@ -1,4 +1,4 @@
-"""What windows over columns share: partials, merged from time to time; late records; the state."""
+"""Shared base of windows over columns: partials that are merged from time to time, late records, and the state."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from penstock.state.captures import StateCapture
 from penstock.state.errors import StateError
 from penstock.state.key_columns import ColumnsCapture
 
-#: Rows of partials that may come before they are merged, at least; beyond it as many as there are merged ones.
+#: Partials are merged when they have more rows than this, and than twice the rows after the last merge.
 PARTIALS_MAX: Final = 1 << 16
-#: So many records are put into groups at once: of fewer, most of the time is that of a call.
+#: The number of records that are grouped at once: with fewer, a call's overhead takes most of the time.
 _RECORDS_AT_ONCE: Final = 1 << 14
 #: State of the operators that keep windows record by record.
 _BY_RECORD: Final = (OPEN_WINDOWS, FIRED_WINDOWS, SESSIONS, *ALL_SLOTS)
 
 
 class ColumnarWindowBase(StreamOperator):
-    """Keeps tables of partials: the columns of the key, those that say which window, and those of the aggregates.
+    """Keeps tables of partials: the key columns, the window columns and the aggregate columns.
 
-    In batch execution its input need not come key by key: what it holds is a row for each group and not the records.
+    In batch execution its input need not come key by key, because it holds a row for each group and not the records.
     """
 
     state_name: ClassVar[str]
@@ -41,10 +41,10 @@ class ColumnarWindowBase(StreamOperator):
         self.key = key
         self.aggregates = Aggregates(aggregates)
         self._late_tag = late_tag
-        #: names that no column of the user's has
+        #: names that no user column has
         self.key_names = [f"key.{index}" for index in range(len(key.names))]
         self.watermark = MIN_TIMESTAMP
-        #: what partials are still to be made of
+        #: tables of records that have not become partials yet
         self._waiting: list[pa.Table] = []
         self._records_waiting = 0
         self._schema_waiting: pa.Schema | None = None
@@ -55,21 +55,21 @@ class ColumnarWindowBase(StreamOperator):
         self._schema: pa.Schema | None = None
 
     def late_outputs(self) -> tuple[str, ...]:
-        """That of the operator, when it has one."""
+        """Return the tag of the operator's late output, if it has one."""
         return () if self._late_tag is None else (self._late_tag,)
 
     def about(self) -> str:
-        """What the state is, see `ColumnStates`."""
+        """Describe the state, see `ColumnStates`."""
         raise NotImplementedError
 
     def merge(self, parts: list[pa.Table]) -> pa.Table:
-        """One row for each group."""
+        """Merge partials into one row for each group."""
         raise NotImplementedError
 
     # --- the table -------------------------------------------------------------------------------------------------
 
     def initialize_state(self) -> None:
-        """Take the restored table."""
+        """Restore the table."""
         restored = self.context.columns.take(self.state_name, self.about())
         for name in _BY_RECORD:
             if has_windows(self.context.keyed, name):
@@ -83,7 +83,7 @@ class ColumnarWindowBase(StreamOperator):
             self.put([restored])
 
     def take(self, taken: ColumnBatch, group: dict[str, Any]) -> None:
-        """Take records, by the columns of their groups. They become partials when they are many, or somebody asks."""
+        """Take records with the columns of their groups. They become partials once there are many, or when needed."""
         arguments = self._by_kernel(len(taken), lambda: self.aggregates.arguments_of(group, taken.columns))
         is_other = arguments.schema != self._schema_waiting
         if is_other:
@@ -95,7 +95,7 @@ class ColumnarWindowBase(StreamOperator):
             self._settle()
 
     def _settle(self) -> None:
-        """Make partials of the records that wait."""
+        """Turn the waiting records into partials."""
         if self._waiting:
             tables, self._waiting, self._records_waiting = self._waiting, [], 0
             together = pa.concat_tables(tables) if len(tables) > 1 else tables[0]
@@ -108,11 +108,11 @@ class ColumnarWindowBase(StreamOperator):
             raise UserCodeError(self.context.operator_name, f"a batch of {records} records") from error
 
     def grouped(self, arguments: pa.Table, group: list[str]) -> pa.Table:
-        """The partials of records, see `Aggregates`."""
+        """Return the partials of records, see `Aggregates`."""
         return self.aggregates.grouped(arguments, group)
 
     def add(self, partials: pa.Table) -> None:
-        """Take partials; merge when they have become many."""
+        """Add partials; merge all of them once there are many."""
         if not partials.num_rows:
             return
         if self._schema is None:
@@ -134,22 +134,22 @@ class ColumnarWindowBase(StreamOperator):
             ) from error
 
     def table(self) -> pa.Table | None:
-        """All partials, merged; None when there are none."""
+        """Return all partials, merged; None if the operator holds nothing."""
         self._settle()
         if len(self._parts) > 1:
             self.put([self.merge(self._parts)])
         return self._parts[0] if self._parts else None
 
     def put(self, parts: list[pa.Table]) -> None:
-        """Keep these partials, which are merged, and no others."""
+        """Replace all partials with these merged ones."""
         self._parts = [part for part in parts if part.num_rows]
         self._rows = self._merged_rows = sum(part.num_rows for part in self._parts)
 
     def take_up_to(self, name: str, last: int) -> pa.Table:
-        """Take the partials whose value in a column of times is at most `last`, and merge them; there must be some.
+        """Remove the partials whose value in a time column is at most `last`, at least one, and return them merged.
 
-        The others stay as they are: while one source is ahead of another they are many, and merging them would recur
-        with every watermark.
+        The others stay unmerged: while one source is ahead of another there are many, and they would be merged again at
+        every watermark.
         """
         self._waiting, still_waiting = _split(self._waiting, name, last)
         self._settle()
@@ -160,7 +160,7 @@ class ColumnarWindowBase(StreamOperator):
         return self.merge(near) if len(near) > 1 else near[0]
 
     def put_back(self, part: pa.Table) -> None:
-        """Keep these partials too, which are merged; all others are later."""
+        """Add these merged partials again; all others are later."""
         if part.num_rows:
             self._parts.insert(0, part)
             self._rows += part.num_rows
@@ -168,12 +168,12 @@ class ColumnarWindowBase(StreamOperator):
 
     @property
     def parts(self) -> list[pa.Table]:
-        """The partials as they are."""
+        """The partials, unmerged."""
         self._settle()
         return self._parts
 
     def snapshot_state(self, checkpoint_id: int) -> list[StateCapture]:
-        """The table as it is."""
+        """Capture all state, including the merged table."""
         captures = super().snapshot_state(checkpoint_id)
         table = self.table()
         if table is None and self._schema is not None:
@@ -184,13 +184,13 @@ class ColumnarWindowBase(StreamOperator):
         return captures
 
     def to_capture(self, table: pa.Table) -> pa.Table:
-        """What a snapshot holds of the table."""
+        """Return the table in the form that a snapshot holds."""
         return table
 
     # --- records ---------------------------------------------------------------------------------------------------
 
     def take_in(self, batch: Batch) -> ColumnBatch:
-        """The batch as columns, with timestamps."""
+        """Return the batch as columns, with timestamps."""
         taken = as_columns(batch, self.context.operator_name)
         if taken.kinds is not None:
             raise UnsupportedError(
@@ -205,15 +205,15 @@ class ColumnarWindowBase(StreamOperator):
         return taken
 
     def partials_of(self, taken: ColumnBatch, group: dict[str, Any]) -> pa.Table:
-        """The partials of records by group."""
+        """Return the partials of records by group."""
         return self._by_kernel(len(taken), lambda: self.aggregates.partials_of(group, taken.columns))
 
     def key_columns(self, taken: ColumnBatch) -> dict[str, Any]:
-        """The columns of the key under the names that they have here."""
+        """Return the key columns under the names that they have here."""
         return dict(zip(self.key_names, self.key.columns_in(taken.columns), strict=True))
 
     def late(self, records: ColumnBatch) -> None:
-        """Records that come too late for all their windows."""
+        """Handle records that come too late for all their windows."""
         if self._late_tag is None:
             self.context.count(LATE_RECORDS, len(records))
         else:
@@ -229,7 +229,7 @@ class ColumnarWindowBase(StreamOperator):
 
     @property
     def shown(self) -> int:
-        """How many of the aggregates are the user's."""
+        """The number of aggregates that the user asked for."""
         return len(self.aggregates.names)
 
     def end_keys(self) -> None:
@@ -239,7 +239,7 @@ class ColumnarWindowBase(StreamOperator):
 
 
 def _split(tables: Sequence[pa.Table], name: str, last: int) -> tuple[list[pa.Table], list[pa.Table]]:
-    """The rows whose value in a column of times is at most `last`, and the others."""
+    """Return the rows whose value in a time column is at most `last`, and the other rows."""
     near: list[pa.Table] = []
     far: list[pa.Table] = []
     for table in tables:
@@ -247,7 +247,7 @@ def _split(tables: Sequence[pa.Table], name: str, last: int) -> tuple[list[pa.Ta
         rows = int(np.count_nonzero(is_near))
         if rows in (0, len(is_near)):
             (near if rows else far).append(table)
-        elif is_near[:rows].all():  # as rows mostly come in the order of their times
+        elif is_near[:rows].all():  # rows mostly come in the order of their times
             near.append(table.slice(0, rows))
             far.append(table.slice(rows))
         else:
@@ -257,12 +257,12 @@ def _split(tables: Sequence[pa.Table], name: str, last: int) -> tuple[list[pa.Ta
 
 
 def times_of(table: pa.Table, name: str) -> Any:
-    """A column of integers as a numpy array."""
+    """Return a column of integers as a numpy array."""
     return full(table.column(name), 0).to_numpy(zero_copy_only=False)
 
 
 def lowest(parts: Sequence[pa.Table], name: str) -> int | None:
-    """The least value of a column of integers."""
+    """Return the least value of a column of integers; None without rows."""
     return min((int(np.min(times_of(part, name))) for part in parts if part.num_rows), default=None)
 
 

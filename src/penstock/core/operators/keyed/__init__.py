@@ -1,1 +1,1 @@
-"""Operators whose state is of the key: running aggregates and reductions, interval joins."""
+"""Operators with keyed state: running aggregates and reductions, interval joins."""

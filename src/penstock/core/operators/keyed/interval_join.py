@@ -1,13 +1,13 @@
-"""Interval join: pairs of two keyed streams whose timestamps lie close together (A2).
+"""Interval join: pairs records of two keyed streams whose timestamps lie close together (A2).
 
 A left record at `l` and a right record at `r` of one key are a pair when `l + lower <= r <= l + upper`, in ms of event
-time. The operator keeps both sides in keyed state, in buckets of time that are a fraction of the interval. So a record
-looks at few buckets of the other side, whatever else is kept. When event time passes a bucket, the whole bucket goes at
-once, and no record needs a timer of its own.
+time. The operator keeps both sides in keyed state, in time buckets that are a fraction of the interval. So a record
+looks at few buckets of the other side, however much is stored. When event time passes a bucket, the whole bucket is
+dropped at once, and no record needs its own timer.
 
-A record behind the watermark is late: it is in no pair, and goes to its side's late output or is counted. Every pair of
-records that were not late is emitted exactly once, when the later one arrives. The operator keeps a record as long as a
-record that is not late could pair with it.
+A record earlier than the watermark is late: it is in no pair, and goes to its side's late output or is counted. Every
+pair of records that were not late is emitted exactly once, when the later one arrives. The operator keeps a record as
+long as a record that is not late could pair with it.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from penstock.core.records import MAX_WATERMARK, MIN_TIMESTAMP, Batch
 from penstock.state.backend import KeyedTable
 from penstock.state.states import NO_KEY
 
-#: An interval is cut into about this many buckets: with more, a record looks at more buckets but at fewer records in
-#: vain.
+#: The approximate number of buckets in an interval. With more buckets, a record looks at more of them but at fewer
+#: records in vain.
 _BUCKETS: Final = 4
 
 
 class ProcessJoinContext:
-    """What a `ProcessJoinFunction` is handed beside the pair; times in ms."""
+    """The context passed to a `ProcessJoinFunction` with each pair; times in ms."""
 
     __slots__ = ("left_timestamp", "right_timestamp")
 
@@ -41,27 +41,27 @@ class ProcessJoinContext:
         self.right_timestamp = MIN_TIMESTAMP
 
     def get_left_timestamp(self) -> int:
-        """The left record's event time."""
+        """Return the left record's event time."""
         return self.left_timestamp
 
     def get_right_timestamp(self) -> int:
-        """The right record's event time."""
+        """Return the right record's event time."""
         return self.right_timestamp
 
     def get_timestamp(self) -> int:
-        """The pair's event time: the later one of both, which its results carry."""
+        """Return the pair's event time: the later of the two, which its results carry."""
         return max(self.left_timestamp, self.right_timestamp)
 
 
 class _Side:
-    """What is kept of one stream: bucket [start, end) of time -> key -> [(timestamp, value)]."""
+    """The stored records of one stream: time bucket [start, end) -> key -> [(timestamp, value)]."""
 
     def __init__(self, table: KeyedTable, width_ms: int, kept_ms: int) -> None:
         self._table = table
         self._width_ms = width_ms
         self._kept_ms = kept_ms
-        #: by the bucket's number: its entries and its namespace. Changes are marked by the namespace: RocksDB
-        #: writes only namespaces that are in use, and such a mark puts the namespace back into use.
+        #: by the bucket's number: its entries and its namespace. Changes are marked by namespace: RocksDB writes only
+        #: namespaces that are in use, and such a mark puts the namespace back into use.
         self._buckets: dict[int, tuple[dict[Any, list[tuple[int, Any]]], tuple[int, int]]] = {}
         self._order: list[int] = []
         others = []
@@ -70,7 +70,7 @@ class _Side:
                 self._open(start // width_ms)
             else:
                 others.append((start, end))
-        for namespace in others:  # of a program with other bounds
+        for namespace in others:  # from a program with other bounds
             for key, records in table.drop(namespace).items():
                 for timestamp, value in records:
                     self.add(key, timestamp, value)
@@ -82,7 +82,7 @@ class _Side:
         return opened
 
     def add(self, key: Any, timestamp: int, value: Any) -> None:
-        """Keep a record."""
+        """Store a record."""
         bucket = timestamp // self._width_ms
         entries, namespace = self._buckets.get(bucket) or self._open(bucket)
         records = entries.get(key)
@@ -93,7 +93,7 @@ class _Side:
         self._table.changed(namespace).add(key)
 
     def between(self, key: Any, first: int, last: int) -> list[tuple[int, Any]]:
-        """A key's records with timestamps from `first` to `last`, both included; those of earlier buckets first."""
+        """Return a key's records with timestamps from `first` to `last`, both included; earlier buckets come first."""
         found: list[tuple[int, Any]] = []
         buckets, width_ms = self._buckets, self._width_ms
         for number in range(first // width_ms, last // width_ms + 1):
@@ -104,7 +104,7 @@ class _Side:
         return found
 
     def drop(self, watermark: int) -> None:
-        """Forget the buckets of which no record can still pair with one that is not late."""
+        """Drop the buckets whose records can no longer pair with a record that is not late."""
         order, width_ms = self._order, self._width_ms
         while order and (order[0] + 1) * width_ms - 1 + self._kept_ms < watermark:
             bucket = heappop(order)
@@ -117,10 +117,10 @@ class IntervalJoinOperator(FunctionOperator):
 
     Args:
         function: the `ProcessJoinFunction`.
-        key_selectors: of the left and of the right stream.
-        lower_ms: by how much a right record's timestamp is at least above the left one's; may be negative.
-        upper_ms: by how much at most; both bounds included, and `lower_ms <= upper_ms`.
-        late_tags: the side outputs for late records of the left and of the right; None to count and drop them.
+        key_selectors: the key selectors of the left and the right stream.
+        lower_ms: the least difference, the right record's timestamp minus the left one's; may be negative.
+        upper_ms: the greatest difference; both bounds are included, and `lower_ms <= upper_ms`.
+        late_tags: the side outputs for late records of the left and the right stream; None to count and drop them.
     """
 
     is_keyed = True
@@ -141,11 +141,11 @@ class IntervalJoinOperator(FunctionOperator):
         self._watermark = MIN_TIMESTAMP
 
     def late_outputs(self) -> tuple[str, ...]:
-        """Those of the two sides."""
+        """Return the tags of the late outputs of both sides."""
         return tuple(tag for tag in self._late_tags if tag is not None)
 
     def initialize_state(self) -> None:
-        """Find what both sides keep."""
+        """Look up the stored records of both sides."""
         super().initialize_state()
         width_ms = max(1, (self._upper_ms - self._lower_ms + 1) // _BUCKETS)
         table = self.context.keyed.table
@@ -160,7 +160,7 @@ class IntervalJoinOperator(FunctionOperator):
         super().open()
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
-        """Pair every record with those of the other side, and keep it for later ones."""
+        """Pair every record with the records of the other side, and store it for later ones."""
         if batch.timestamps is None:
             raise WrongTypeError(
                 f"{self.context.operator_name}: an interval join needs timestamps, but these records have none; give "
@@ -179,7 +179,7 @@ class IntervalJoinOperator(FunctionOperator):
         results.emit(self.output, is_timed=True)
 
     def _without_late(self, batch: Batch, input_index: int) -> tuple[list[Any], list[int]]:
-        """The records that are not late; the others go where late ones go."""
+        """Return the records that are not late, and pass on or count the late ones."""
         values, timestamps, watermark = batch.values, batch.timestamps or [], self._watermark
         if not values or min(timestamps) >= watermark:
             return values, timestamps
@@ -240,18 +240,18 @@ class IntervalJoinOperator(FunctionOperator):
             raise self.failed((left, right)) from error
 
     def process_watermark(self, timestamp: int) -> None:
-        """Forget what event time has passed, and pass the watermark on."""
+        """Drop the records that event time has passed, and pass the watermark on."""
         self._watermark = timestamp
         for side in self._sides:
             side.drop(timestamp)
         self.output.emit_watermark(timestamp)
 
     def end_keys(self) -> None:
-        """Forget all records."""
+        """Drop all records."""
         self.advance_keys(MAX_WATERMARK)
 
     def advance_keys(self, timestamp: int) -> None:
-        """Forget what event time has passed."""
+        """Drop the records that event time has passed."""
         before = self._watermark
         self.process_watermark(timestamp)
         self._watermark = before

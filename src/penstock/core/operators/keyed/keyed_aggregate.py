@@ -1,12 +1,12 @@
 """Running sum, minimum and maximum of a field on a keyed stream (A2).
 
-Every record gives its key's aggregate so far, a record of the same form; in batch execution a key gives its last one.
-`sum`, `min` and `max` change one field of the key's first record and keep its others. `min_by` and `max_by` give the
-whole record that has the least or greatest field, the first one of several. Records are read-only once emitted, so what
-changes is a copy.
+Every record yields its key's aggregate so far, as a record of the same form; in batch execution a key yields only its
+last aggregate. `sum`, `min` and `max` change one field of the key's first record and keep its others. `min_by` and
+`max_by` yield the whole record with the least or greatest field, the first one if several are equal. Records are
+read-only once emitted, so changes are made to a copy.
 
-How a field is taken out and put back depends on the form of the record. The operator works it out once for each class;
-then the loop is that of the keyed reduce.
+How to read and replace a field depends on the form of the record. The operator determines this once for each class; the
+loop is then the same as in the keyed reduce.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Reducer = Callable[[Any, Any], Any]
 
 
 class AccumulateType(enum.Enum):
-    """What the aggregation makes of a key's records."""
+    """The kind of aggregate of a key's records."""
 
     MIN = 1
     MAX = 2
@@ -39,19 +39,19 @@ class AccumulateType(enum.Enum):
 
 
 def check_field(field: int | str) -> None:
-    """Raise `WrongValueError` where the field to aggregate is a negative position."""
+    """Raise `WrongValueError` if the field to aggregate is a negative position."""
     if isinstance(field, int) and field < 0:
         raise WrongValueError(f"the field to aggregate must be a position from 0 on, or a name, not {field!r}")
 
 
 class KeyedAggregateOperator(KeyedReduceOperator):
-    """Folds one field of each record into its key's aggregate, and emits that.
+    """Folds one field of each record into its key's aggregate, and emits the aggregate.
 
     Args:
-        kind: what to make of the field.
+        kind: how to aggregate the field.
         field: its position, or its name in rows, named tuples, dataclasses and dicts (`f0`, `f1`, … in tuples).
-        key_selector: takes the key out of a record.
-        type_info: of the records, as far as the program says.
+        key_selector: returns the key of a record.
+        type_info: the type of the records, as far as the program declares it.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class KeyedAggregateOperator(KeyedReduceOperator):
         self._reducers = _Reducers(kind, field, type_info)
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
-        """Fold every record in."""
+        """Fold every record into its key's aggregate."""
         entries, reducers, copies = self._entries, self._reducers, self.copies(batch.values)
         get = entries.get
         results: list[Any] = []
@@ -78,7 +78,7 @@ class KeyedAggregateOperator(KeyedReduceOperator):
                 if reduced is not MISSING:
                     value = reducers[reduced.__class__](reduced, value)
                 else:
-                    reducers[value.__class__]  # so that a wrong field is an error of the first record
+                    reducers[value.__class__]  # so that a wrong field fails at the first record
                 entries[key] = value
                 if copies and value.__class__ not in IMMUTABLE:
                     value = detached(value)
@@ -92,22 +92,22 @@ class KeyedAggregateOperator(KeyedReduceOperator):
 
 
 class FieldReduce:
-    """Folds one field of a record into an aggregate: the function of a window that has `sum`, `min` and the like."""
+    """Folds one field of a record into an aggregate: the reduce function of windows with `sum`, `min` and the like."""
 
     def __init__(self, kind: AccumulateType, field: int | str, type_info: TypeInformation | None = None) -> None:
         self._reducers = _Reducers(kind, field, type_info)
 
     def check(self, record: Any) -> None:
-        """Raise where the record has no such field: the first record of a window is folded into nothing."""
+        """Raise if the record has no such field. A window's first record needs this, because nothing is folded yet."""
         self._reducers[record.__class__]
 
     def reduce(self, value1: Any, value2: Any) -> Any:
-        """The aggregate with another record."""
+        """Return the aggregate with another record folded in."""
         return self._reducers[value1.__class__](value1, value2)
 
 
 class _Reducers(dict[type, Reducer]):
-    """The function that folds a record into an aggregate of a class, worked out when it is first asked for."""
+    """The functions that fold a record into an aggregate, by the aggregate's class; each is created on first use."""
 
     def __init__(self, kind: AccumulateType, field: int | str, type_info: TypeInformation | None = None) -> None:
         super().__init__()
@@ -144,7 +144,7 @@ def _reducer(kind: AccumulateType, cls: type, field: int | str) -> Reducer:
 
 
 def _tuple_sum(index: int) -> Reducer:
-    """The sum most often asked for, with one call for each record, its own: each record makes a new tuple."""
+    """Return a reducer for the most frequent sum, with a single call per record: each record makes a new tuple."""
     behind = index + 1
     if index == 1:
         return lambda total, value: (
@@ -154,7 +154,7 @@ def _tuple_sum(index: int) -> Reducer:
 
 
 def _field_of(cls: type, field: int | str) -> tuple[Callable[[Any], Any], Callable[[Any, Any], Any]]:
-    """How to take the field out of a record of that class, and how to make a copy with another one."""
+    """Return how to read the field of a record of that class, and how to copy the record with another value."""
     if issubclass(cls, tuple):
         names = getattr(cls, "_fields", None)
         index = _position(field, names, cls)
@@ -205,7 +205,7 @@ def _with_item(field: int | str) -> Callable[[Any, Any], Any]:
 def _with_attribute(name: str) -> Callable[[Any, Any], Any]:
     def put(record: Any, value: Any) -> Any:
         changed = copy.copy(record)
-        object.__setattr__(changed, name, value)  # frozen dataclasses too
+        object.__setattr__(changed, name, value)  # works for frozen dataclasses as well
         return changed
 
     return put

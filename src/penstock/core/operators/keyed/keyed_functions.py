@@ -10,19 +10,19 @@ from penstock.core.operators.returned import NO_VALUES, items_of, wrong_value
 
 
 class KeyedFunctionOperator(KeyedProcessOperator):
-    """Calls a map, filter or flat-map function with its record's key as the current one."""
+    """Calls a map, filter or flat-map function with its record's key as the current key."""
 
     def __init__(self, function: Any, key_selector: Callable[[Any], Any], kind: str) -> None:
         super().__init__(_KINDS[kind](function), key_selector)
         self._user_function = function
 
     def user_functions(self) -> tuple[Any, ...]:
-        """The map, filter or flat-map function."""
+        """Return the map, filter or flat-map function."""
         return (self._user_function,)
 
 
 class _AsProcessFunction:
-    """A function of records in the shape of a keyed process function."""
+    """Adapts a function of records to the interface of a keyed process function."""
 
     def __init__(self, function: Any) -> None:
         self._function = function
@@ -34,7 +34,7 @@ class _AsProcessFunction:
         self._function.close()
 
     def on_timer(self, timestamp: int, ctx: Any) -> None:
-        """No timer is ever set."""
+        """Do nothing, because no timer is ever set."""
 
 
 class _Map(_AsProcessFunction):

@@ -1,4 +1,4 @@
-"""A keyed set and what replaces parts of it, as a new set: how a delta iteration's solution set goes on."""
+"""Merges a keyed set with replacements for parts of it: how a delta iteration updates its solution set."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _SET, _DELTA = 0, 1
 
 
 class KeyedMergeOperator(FunctionOperator):
-    """For each key the last record of the delta (input 1), or where there is none the last one of the set (input 0).
+    """Emits each key's last record of the delta (input 1) or, without one, its last record of the set (input 0).
 
-    For batch execution: all records of a key are there before any is emitted, when the keys end.
+    For batch execution: all records of a key arrive before any is emitted, when the keys end.
     """
 
     is_keyed = True
@@ -29,7 +29,10 @@ class KeyedMergeOperator(FunctionOperator):
         self._entries = self.context.keyed.table("_penstock_merge").entries(None)
 
     def process_batch(self, batch: Batch, input_index: int = _SET) -> None:
-        """Keep what counts; both inputs come in order of time, and no order between them is relied on."""
+        """Keep each key's relevant record.
+
+        Each input comes in order of time; the order between them does not matter.
+        """
         entries, keys = self._entries, self.keys_of(batch.values, self._key_selector)
         timestamps = [None] * len(keys) if batch.timestamps is None else batch.timestamps
         rows = zip(keys, batch.values, timestamps, strict=True)

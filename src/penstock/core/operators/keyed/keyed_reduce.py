@@ -1,4 +1,4 @@
-"""Running reduce on a keyed stream: every record gives its key's new value; in batch execution a key's last one."""
+"""Running reduce on a keyed stream: every record yields its key's new value; in batch execution only the last one."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from penstock.core.operators.record.stateless import method
 from penstock.core.operators.returned import NO_VALUES, wrong_value
 from penstock.core.records import MAX_TIMESTAMP, Batch
 
-#: Results that are looked at one by one before those of a batch are judged by its first record.
+#: The number of results that are examined one by one; after that, a batch's first record decides for the batch.
 LOOKED_AT_MIN: Final = 1024
 #: Stands for "no value yet" where None may be a value.
 MISSING = object()
 
 
 def rounded_reduce(reduce: Any, type_info: TypeInformation | None) -> Any:
-    """The function, with what it gives in single precision where the type holds a FLOAT."""
+    """Return the function with its results rounded to single precision if the type holds a FLOAT."""
     made = rounding(type_info)
     return reduce if made is None else lambda one, other: made(reduce(one, other))
 
 
 def typed_reduce(reduce: Any, type_info: TypeInformation | None) -> Any:
-    """The function, whose results follow the type of the records: rows have its order, FLOATs single precision."""
+    """Return the function with results in the type of the records: rows in its order, FLOATs in single precision."""
     made = fitting(type_info)
     return reduce if made is None else lambda one, other: made(reduce(one, other))
 
@@ -42,7 +42,7 @@ class KeyedReduceOperator(FunctionOperator):
     ) -> None:
         super().__init__(function)
         self._key_selector = key_selector
-        #: of the records, as far as the program says
+        #: the type of the records, as far as the program declares it
         self._type_info = type_info
 
     def open(self) -> None:
@@ -55,7 +55,7 @@ class KeyedReduceOperator(FunctionOperator):
         self._looked_at = 0
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
-        """Fold every record in."""
+        """Fold every record into its key's value."""
         entries, reduce, copies = self._entries, self._reduce, self.copies(batch.values)
         get = entries.get
         results: list[Any] = []
@@ -81,21 +81,21 @@ class KeyedReduceOperator(FunctionOperator):
             self.output.collect(Batch(results, batch.timestamps))
 
     def copies(self, values: list[Any]) -> bool:
-        """Whether the results of a batch are copied, because they may change: they are also the state.
+        """Return whether the results of a batch are copied, because they are mutable: they are also the state.
 
-        All records and results have one type, so once some results were looked at, the first record tells.
+        All records and results have one type, so after enough results were examined, the first record decides.
         """
         if self.context.is_batch:
             return False
         return self._has_mutable or self._looked_at < LOOKED_AT_MIN or not all(map(is_immutable, values[:1]))
 
     def look_at(self, results: list[Any]) -> None:
-        """Note what the results of a batch are."""
+        """Note whether the results of a batch are mutable."""
         self._looked_at += len(results)
         self._has_mutable = self._has_mutable or not all(map(is_immutable, results[-1:]))
 
     def end_keys(self) -> None:
-        """Emit what each key has come to, at the end of time as in Flink."""
+        """Emit each key's final value, at the end of time as in Flink."""
         values = list(self._entries.values())
         if values:
             self.output.collect(Batch(values, [MAX_TIMESTAMP] * len(values) if self._has_timestamps else None))

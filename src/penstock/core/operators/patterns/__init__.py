@@ -1,1 +1,1 @@
-"""Patterns of events in a stream: the engine of `core.patterns` with keyed state, time, and the user's functions."""
+"""Pattern matching on streams: the engine of `core.patterns` with keyed state, time, and the user's functions."""

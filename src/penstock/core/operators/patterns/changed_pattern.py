@@ -1,8 +1,8 @@
-"""What becomes of partial matches when the program's pattern is not the one that they were stored for.
+"""Handles partial matches that were stored for another pattern than the program's current one.
 
-The description of a pattern is operator state, the same in every subtask. Where it differs from that of the pattern at
-hand, the job fails and says how; unless the program allows it: then partial matches whose past is the same live on, and
-the others are dropped. All keys are gone through once, when the operator opens.
+The description of a pattern is operator state, the same in every subtask. If it differs from the current pattern's
+description, the job fails and lists the changes, unless the program allows them. Then partial matches with the same
+past continue, and the others are dropped. All keys are visited once, when the operator opens.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from penstock.state.operator_state import UNION_MODE
 from penstock.state.states import NO_KEY
 
 PATTERN: Final = "cep_pattern"
-#: The counter of partial matches that were dropped.
+#: The counter of dropped partial matches.
 DROPPED: Final = "numPartialMatchesDropped"
 
 
 class ChangedPatternError(OperationError):
-    """State was stored for another pattern. Another attempt would meet the same, so the job fails at once."""
+    """State was stored for another pattern. Another attempt would fail in the same way, so the job fails at once."""
 
     suppresses_restart = True
 
 
 def note_pattern(context: OperatorContext, description: Description, is_allowed: bool) -> list[Description]:
-    """Keep the description of a pattern as state, and return those that state was stored for, where they differ.
+    """Store the description of a pattern as state, and return the restored descriptions that differ from it.
 
     Raises:
-        ChangedPatternError: if there are such and that is not allowed.
+        ChangedPatternError: if the pattern has changed and that is not allowed.
     """
     state = context.operator_state.list_state(PATTERN, UNION_MODE)
     others = []
@@ -65,16 +65,16 @@ def carry_over(
     context: OperatorContext,
     register: Callable[[int, Any], None],
 ) -> None:
-    """Lead the partial matches of all keys over to the pattern of `matcher`.
+    """Convert the partial matches of all keys to the pattern of `matcher`.
 
     Args:
-        table: what matchers remember.
+        table: the matchers' memory of each key.
         events: the events of the current key.
         before: the pattern that they were stored for.
-        now: the pattern at hand.
-        matcher: of that pattern.
-        context: of the operator.
-        register: lets a key be looked at again at a time.
+        now: the current pattern.
+        matcher: the matcher of the current pattern.
+        context: the context of the operator.
+        register: schedules a key to be examined at a time.
     """
     kept = states_kept(before, now)
     memories, keyed = table.entries(None), context.keyed
@@ -96,7 +96,7 @@ def carry_over(
             if deadline is not None:
                 register(deadline, key)
             if dropped and memory.waiting:
-                register(MIN_TIMESTAMP, key)  # they may have waited for what was dropped
+                register(MIN_TIMESTAMP, key)  # they may have waited for a dropped match
         table.changed(None).add(key)
         if table.settle is not None:
             table.settle()

@@ -1,7 +1,8 @@
-"""The conditions of a pattern at work: what the matcher asks about the event at hand.
+"""Evaluates the conditions of a pattern for the matcher.
 
-A simple condition looks at the event alone, so it is asked once for each event, however many partial matches want to
-know, and not at all where none does. Those with which a match may begin are asked for all events of a turn at once.
+A simple condition looks at the event alone, so it is evaluated once for each event, however many partial matches need
+it, and not at all if none does. Simple conditions that can begin a match are evaluated for all events of a turn at
+once.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from penstock.core.ports import Clock
 
 
 class ConditionContext:
-    """What a condition sees besides the event: the events that the partial match has taken so far, and times."""
+    """A condition's view besides the event: the events that the partial match has taken so far, and times."""
 
     __slots__ = ("_clock", "_link", "_memory", "_timestamp")
 
@@ -28,29 +29,29 @@ class ConditionContext:
         self._link = NO_LINK
 
     def turn_to(self, memory: Memory, link: int, timestamp: int | None) -> None:
-        """Another partial match, or another event, is at hand."""
+        """Switch to another partial match or another event."""
         self._memory = memory
         self._link = link
         self._timestamp = timestamp
 
     def get_events_for_pattern(self, name: str) -> list[Any]:
-        """The events that a stage has taken so far in this partial match, without the one at hand, oldest first."""
+        """Return the events of a stage in this partial match so far, without the current one, oldest first."""
         if self._link == NO_LINK:
             return []
         assert self._memory is not None
         return self._memory.events_of(self._link, name)
 
     def timestamp(self) -> int | None:
-        """The event's time in ms; None in processing time."""
+        """Return the event's time in ms; None in processing time."""
         return self._timestamp
 
     def current_processing_time(self) -> int:
-        """Processing time in ms."""
+        """Return processing time in ms."""
         return self._clock.now_ms()
 
 
 class ConditionsAtWork:
-    """Answers the matcher's questions. Made when the operator opens, with conditions that are open."""
+    """Answers the matcher's questions. Created when the operator opens, with opened conditions."""
 
     def __init__(self, conditions: Sequence[Asked], automaton: Automaton, operator_name: str, clock: Clock) -> None:
         self._conditions = conditions
@@ -58,13 +59,13 @@ class ConditionsAtWork:
         self._is_simple = [one.condition.is_simple for one in conditions]
         self._operator_name = operator_name
         self._context = ConditionContext(clock)
-        #: the event, the memory of its key, its time (None in processing time), and answers of simple conditions, to
-        #: which what is asked is added
+        #: the event, the memory of its key, its time (None in processing time), and the answers of simple conditions,
+        #: which grow as conditions are evaluated
         self.at_hand: tuple[Any, Memory, int | None, dict[int, bool]] = (None, Memory(Memory.empty()), None, {})
         self._beginning = self._conditions_to_begin(automaton)
 
     def _conditions_to_begin(self, automaton: Automaton) -> list[int] | None:
-        """Simple conditions of which one has to hold for an event to begin a match; None if there are none."""
+        """Return simple conditions; an event begins a match only if one of them holds. None if it may begin without."""
         found: dict[int, None] = {}
         waiting, seen = [automaton.start], {automaton.start}
         while waiting:
@@ -81,11 +82,11 @@ class ConditionsAtWork:
 
     @property
     def simple(self) -> list[int]:
-        """The numbers of the conditions that only look at the event."""
+        """The numbers of the conditions that look only at the event."""
         return [number for number, is_simple in enumerate(self._is_simple) if is_simple]
 
     def may_begin(self, events: Sequence[Any]) -> list[Any] | None:
-        """For each event whether it may begin a match; None where only the matcher can tell."""
+        """Return for each event whether it may begin a match; None if only the matcher can decide."""
         if self._beginning is None:
             return None
         columns = self._answers(self._beginning, events)
@@ -94,9 +95,10 @@ class ConditionsAtWork:
         )
 
     def answers(self, events: Sequence[Any], begins: Sequence[Any] | None) -> list[dict[int, bool] | None] | None:
-        """For each event the answers of all simple conditions, or None where none holds; and None if one raises.
+        """Return for each event the answers of all simple conditions, or None if none of them holds.
 
-        `begins`: what `may_begin` said.
+        The whole result is None if a condition raises or if no condition is simple. `begins`: the result of
+        `may_begin`.
         """
         known = self._beginning if begins is not None and self._beginning and len(self._beginning) == 1 else []
         numbers = [number for number in self.simple if number not in known]
@@ -111,7 +113,7 @@ class ConditionsAtWork:
         ]
 
     def _answers(self, numbers: Sequence[int], events: Sequence[Any]) -> list[list[Any]] | None:
-        """What conditions say of all events; None if one raises: the matcher asks again, at the event's turn."""
+        """Return the answers of conditions for all events; None if one raises: the matcher asks again at that event."""
         try:
             columns = [list(map(self._functions[number], events)) for number in numbers]
         except Exception:  # noqa: BLE001 - a condition may raise anything, and perhaps nobody waits for the event
@@ -119,7 +121,7 @@ class ConditionsAtWork:
         return columns if all(len(column) == len(events) for column in columns) else None
 
     def holds(self, number: int, link: int) -> bool:
-        """Whether a condition holds for the event at hand and the events taken up to a link."""
+        """Return whether a condition holds for the current event and the events taken up to a link."""
         event, memory, timestamp, known = self.at_hand
         if not self._is_simple[number]:
             self._context.turn_to(memory, link, timestamp)

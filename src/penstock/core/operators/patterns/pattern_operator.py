@@ -1,12 +1,12 @@
-"""Looks for a pattern in the events of each key, and hands what it finds to a function.
+"""Finds a pattern in the events of each key, and passes the matches to a function.
 
-State: for each key what the matcher remembers (`core.patterns.memory`), and the events of its partial matches, each
-once, as entries of a map: an event is written when it is first taken, and deleted with the last partial match that has
-it. A key in which nothing has begun keeps nothing. Events that wait for the watermark lie by their times. A timer of
-the key fires when its first partial match has taken too long.
+State: for each key the matcher's memory (`core.patterns.memory`), and the events of its partial matches, each stored
+once, as entries of a map. An event is written when it is first taken, and deleted with the last partial match that
+contains it. A key without any started match stores nothing. Events that wait for the watermark are stored by time. A
+timer of the key fires when its first partial match has taken too long.
 
-A key is looked at when it has events or a timer is due. Events that cannot begin a match, of keys in which nothing has
-begun, are never looked at one by one.
+A key is examined when it has events or a timer is due. Events that cannot begin a match are never examined one by one
+if their key has no started match.
 """
 
 from __future__ import annotations
@@ -40,23 +40,23 @@ from penstock.state.captures import StateCapture
 from penstock.state.descriptors import MapStateDescriptor
 from penstock.state.states import NO_KEY
 
-#: The states: what matchers remember, the events of partial matches, events that wait, and deadlines.
+#: The states: the matchers' memories, the events of partial matches, waiting events, and deadlines.
 MEMORIES: Final = "cep_partial_matches"
 EVENTS: Final = "cep_events"
 WAITING: Final = "cep_waiting_events"
 DEADLINES: Final = "cep_deadlines"
-#: That no condition was asked about an event.
+#: Shows that no condition was evaluated for an event.
 _UNKNOWN: Final[dict[int, bool]] = {}
 
 
 class PartialMatchLimitError(OperationError):
-    """A key has more partial matches than it may. The job fails: another attempt would meet the same events."""
+    """A key exceeds the limit of partial matches. The job fails: another attempt would meet the same events."""
 
     suppresses_restart = True
 
 
 class MatchContext:
-    """What a function is handed beside a match, or a partial match that took too long."""
+    """The context passed to a function with a match, or with a partial match that took too long."""
 
     __slots__ = ("_clock", "_output", "has_times", "time_ms")
 
@@ -67,11 +67,11 @@ class MatchContext:
         self.time_ms = 0
 
     def timestamp(self) -> int | None:
-        """When the match was complete, or had taken too long, in ms of event time; None in processing time."""
+        """Return when the match was complete or had taken too long, in ms of event time; None in processing time."""
         return self.time_ms if self.has_times else None
 
     def current_processing_time(self) -> int:
-        """Processing time in ms."""
+        """Return processing time in ms."""
         return self._clock.now_ms()
 
     def output(self, output_tag: OutputTag, value: Any) -> None:
@@ -80,13 +80,13 @@ class MatchContext:
 
 
 class PatternOperator(FunctionOperator):
-    """The base of both kinds of time.
+    """Base of the pattern operators in event time and in processing time.
 
     Args:
-        search: what is looked for.
+        search: the pattern to look for.
         function: has `process_match`, and `process_timed_out_match` if partial matches that take too long matter.
-        key_selector: gives the key of an event.
-        settings: what options say.
+        key_selector: returns the key of an event.
+        settings: the settings from the options.
     """
 
     is_keyed = True
@@ -129,7 +129,7 @@ class PatternOperator(FunctionOperator):
         self._carry_over(memories)
 
     def _carry_over(self, memories: KeyedTable) -> None:
-        """Go on with partial matches that were stored for another pattern, where that may be."""
+        """Continue with partial matches that were stored for another pattern, if that is allowed."""
         now = description_of(self._search.pattern, self._matcher.automaton)
         for before in note_pattern(self.context, now, self._settings.allows_change):
             carry_over(memories, self._events, before, now, self._matcher, self.context, self._deadlines.register)
@@ -142,18 +142,18 @@ class PatternOperator(FunctionOperator):
             self.call_user(asked.condition.stop, what="close() of a condition")
 
     def snapshot_state(self, checkpoint_id: int) -> list[StateCapture]:
-        """Events that wait are state from here on."""
+        """Capture all state, including the waiting events."""
         self._waiting.store()
         return super().snapshot_state(checkpoint_id)
 
     def late_outputs(self) -> tuple[str, ...]:
-        """That of late events."""
+        """Return the tag of late events, if there is one."""
         return () if self._search.late_tag is None else (self._search.late_tag,)
 
     # --- matching ----------------------------------------------------------------------------------------------------
 
     def _run(self, sequences: Mapping[Any, Sequence[tuple[int, Any]]], up_to: int) -> None:
-        """Take in events of keys, in the order of their times, throw out what has taken too long, and send results."""
+        """Process events of keys in the order of their times, expire partial matches, and emit the results."""
         keyed = self.context.keyed
         try:
             self._take_all(sequences)
@@ -197,7 +197,7 @@ class PatternOperator(FunctionOperator):
         rows: Sequence[tuple[int, Any]],
         answers: Sequence[dict[int, bool] | None] | None,
     ) -> None:
-        """Take in events of one key. `answers`: of simple conditions, None for an event for which none holds."""
+        """Process events of one key. `answers`: of simple conditions, None for an event if none of them holds."""
         self.context.keyed.current_key = key
         memory, matcher, conditions = Memory(held, self._events, True), self._matcher, self._conditions
         deadline = before = matcher.deadline_ms(memory)
@@ -227,12 +227,12 @@ class PatternOperator(FunctionOperator):
             self._deadlines.register(deadline, key)
 
     def _is_patient(self, memory: Memory) -> bool:
-        """Whether all partial matches pass over an event for which no simple condition holds."""
+        """Return whether all partial matches ignore an event that satisfies no simple condition."""
         patient = self._patient
         return bool(patient) and all(one.state in patient for one in memory.partials)
 
     def _limit(self, memory: Memory, most: int, event: Any, time_ms: int) -> None:
-        """A key has too many partial matches."""
+        """Enforce the limit on partial matches of a key: fail, or drop the oldest ones."""
         if not self._settings.drops_oldest:
             raise PartialMatchLimitError(
                 f"{self.context.operator_name}: key {short_repr(self.context.keyed.current_key)} has more than {most} "
@@ -252,7 +252,7 @@ class PatternOperator(FunctionOperator):
             self._memories[key] = held
 
     def _expire(self, up_to: int, time_ms: int, key: Any) -> None:
-        """The first partial match of a key may have taken too long."""
+        """Expire the partial matches of a key that have taken too long, and schedule its next deadline."""
         held = self._memories.get(key)
         if held is None:
             return
@@ -268,7 +268,7 @@ class PatternOperator(FunctionOperator):
     # --- results -----------------------------------------------------------------------------------------------------
 
     def _found(self, found: Found, time_ms: int) -> None:
-        """Hand what was found to the function."""
+        """Pass matches and timed-out partial matches to the function."""
         ctx, current = self._ctx, ""
         try:
             for match in found.matches:
@@ -313,7 +313,7 @@ class PatternOperator(FunctionOperator):
 
 
 class EventTimePatternOperator(PatternOperator):
-    """Events wait for the watermark; those that come behind it are late."""
+    """Queues events until the watermark passes them; events at or before the watermark are late."""
 
     has_times = True
 
@@ -323,7 +323,7 @@ class EventTimePatternOperator(PatternOperator):
         self._watermark = MIN_TIMESTAMP
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
-        """Let events wait that are not late."""
+        """Queue the events that are not late."""
         if batch.timestamps is None:
             raise WrongTypeError(
                 f"{self.context.operator_name}: a pattern in event time needs timestamps, but these records have none; "
@@ -335,7 +335,7 @@ class EventTimePatternOperator(PatternOperator):
         self._waiting.add_all(self.keys_of(values, self._key_selector), timestamps, values)
 
     def _without_late(self, values: list[Any], timestamps: list[int]) -> tuple[list[Any], list[int]]:
-        """The events that are not late; the others go where late ones go."""
+        """Return the events that are not late, and pass on or count the late ones."""
         late: tuple[list[Any], list[int]] = ([], [])
         rest: tuple[list[Any], list[int]] = ([], [])
         for value, timestamp in zip(values, timestamps, strict=True):
@@ -349,27 +349,27 @@ class EventTimePatternOperator(PatternOperator):
         return rest
 
     def process_watermark(self, timestamp: int) -> None:
-        """Take in the events that are due."""
+        """Process the events that are due, and pass the watermark on."""
         self._watermark = timestamp
         self._run(self._waiting.take(timestamp), timestamp)
         self.output.emit_watermark(timestamp)
 
     def end_keys(self) -> None:
-        """Take in all events."""
+        """Process all events."""
         self.advance_keys(MAX_WATERMARK)
 
     def advance_keys(self, timestamp: int) -> None:
-        """Take in what is due."""
+        """Process the events that are due."""
         before = self._watermark
         self.process_watermark(timestamp)
         self._watermark = before
 
 
 class ProcessingTimePatternOperator(PatternOperator):
-    """Events are taken in as they come; a millisecond later where those of one time have an order of their own."""
+    """Processes events as they arrive, or a millisecond later if events of the same time have an order of their own."""
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
-        """Take in events, or let them wait for others of the same time."""
+        """Process events, or queue them until others of the same time have arrived."""
         values, now_ms = batch.values, self.context.now_ms()
         keys = self.keys_of(values, self._key_selector)
         if self._search.compare is not None:
@@ -381,24 +381,24 @@ class ProcessingTimePatternOperator(PatternOperator):
         self._run(sequences, now_ms)
 
     def next_timer_ms(self) -> int | None:
-        """A millisecond after the earliest events that wait, or when something takes too long."""
+        """Return when the next deadline is, or a millisecond after the earliest waiting events if that is earlier."""
         deadline, waiting = self._deadlines.next_timestamp(), self._waiting.next_ms
         times = ([] if waiting is None else [waiting + 1]) + ([] if deadline is None else [deadline])
         return min(times, default=None)
 
     def on_processing_time(self, now_ms: int) -> None:
-        """Take in events that wait, and throw out what takes too long."""
+        """Process waiting events, and expire partial matches that have taken too long."""
         self._run(self._waiting.take(now_ms - 1), now_ms)
 
     def quiesce_timers(self) -> None:
-        """Partial matches no longer take too long; events that wait are taken in by `finish`."""
+        """Cancel the deadlines of partial matches; `finish` processes the waiting events."""
         self._deadlines.clear()
 
     def end_keys(self) -> None:
-        """Take in all events, and throw out all partial matches that could take too long."""
+        """Process all events, and expire all partial matches that have a deadline."""
         self._run(self._waiting.take(MAX_WATERMARK), MAX_WATERMARK)
         super().end_keys()
 
     def finish(self) -> None:
-        """Take in all events that wait."""
+        """Process all waiting events."""
         self._run(self._waiting.take(MAX_WATERMARK), self.context.now_ms())

@@ -1,4 +1,4 @@
-"""What a pattern operator is told to look for; it is pickled with the job."""
+"""The pattern that an operator looks for, with its conditions; pickled with the job."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from penstock.core.patterns.skipping import SkipStrategy
 
 
 class Condition(Protocol):
-    """A condition of the program. `is_simple`: whether it only looks at the event itself."""
+    """A user-defined condition. `is_simple`: whether it looks only at the event itself."""
 
     @property
     def is_simple(self) -> bool: ...
 
     def compiled(self) -> Callable[..., Any]:
-        """What is called with the event, and with a `ConditionContext` as well unless the condition is simple."""
+        """Return a callable that takes the event, and also a `ConditionContext` unless the condition is simple."""
 
     def start(self, runtime_context: Any) -> None:
         """Called before the first event."""
@@ -28,7 +28,7 @@ class Condition(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A condition and what errors call it, such as `the condition of stage 'a'`."""
+    """A condition and its name in errors, such as `the condition of stage 'a'`."""
 
     condition: Condition
     what: str
@@ -36,10 +36,10 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class PatternSearch:
-    """A pattern, with its conditions by their numbers.
+    """A pattern, with its conditions by number.
 
-    `compare`: the order of events of one time, negative where the first of two comes first; None for that in which they
-    came. `late_tag`: the side output for late events; None to count and drop them.
+    `compare`: the order of events of the same time, negative if the first of two comes first; None for the order of
+    arrival. `late_tag`: the side output for late events; None to count and drop them.
     """
 
     pattern: Pattern
@@ -51,10 +51,10 @@ class PatternSearch:
 
 @dataclass(frozen=True, slots=True)
 class PatternSettings:
-    """What options say.
+    """Settings from the options.
 
-    `allows_change`: whether state of a changed pattern is taken. `partials_max`: how many partial matches a key may
-    have; None for any number. `drops_oldest`: whether the oldest go when there are more, instead of the job failing.
+    `allows_change`: whether state of a changed pattern is accepted. `partials_max`: how many partial matches a key may
+    have; None for any number. `drops_oldest`: whether to drop the oldest ones beyond that, instead of failing the job.
     """
 
     allows_change: bool = False

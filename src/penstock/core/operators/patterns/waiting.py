@@ -1,7 +1,7 @@
-"""Events that wait for their time, and the order in which they come out.
+"""Events that wait for their time, released in order.
 
-Most wait for less time than there is between two checkpoints, so they come and go in lists. What waits when a
-checkpoint begins is written into a state table, and stays there; so is what would be too much for the memory.
+Most events wait for less time than passes between two checkpoints, so they stay in lists. When a checkpoint begins, the
+waiting events are written to a state table and stay there. So are events that would take too much memory.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ import numpy.typing as npt
 
 from penstock.state.backend import KeyedTable
 
-#: So many events wait in lists at most.
+#: The maximum number of events that wait in lists.
 LISTED_MAX: Final = 1 << 17
 
 
 @dataclass(slots=True)
 class _Part:
-    """Events that came together, with their times and keys. `first_ms`, `last_ms`: the earliest and the latest time."""
+    """Events that arrived together, with their times and keys. `first_ms`, `last_ms`: earliest and latest time."""
 
     times: npt.NDArray[np.int64]
     keys: Sequence[Any]
@@ -36,21 +36,21 @@ class _Part:
 
     @classmethod
     def of(cls, times: npt.NDArray[np.int64], keys: Sequence[Any], events: Sequence[Any]) -> _Part:
-        """At least one event."""
+        """Create a part from at least one event."""
         return cls(times, keys, events, int(times.min()), int(times.max()))
 
     def chosen(self, is_chosen: npt.NDArray[np.bool_]) -> _Part:
-        """Some of the events."""
+        """Return a part with some of the events."""
         chosen = is_chosen.tolist()
         return _Part.of(self.times[is_chosen], list(compress(self.keys, chosen)), list(compress(self.events, chosen)))
 
 
 class WaitingEvents:
-    """Events by time and key.
+    """Waiting events by time and key.
 
     Args:
-        table: where they are kept; its namespaces are times, and its values lists of events.
-        compare: the order of events of one time and key; None for that in which they came.
+        table: stores the events; its namespaces are times, and its values lists of events.
+        compare: the order of events of the same time and key; None for the order of arrival.
     """
 
     def __init__(self, table: KeyedTable, compare: Callable[[Any, Any], int] | None) -> None:
@@ -63,11 +63,11 @@ class WaitingEvents:
 
     @property
     def next_ms(self) -> int | None:
-        """The earliest time that any waits for."""
+        """The earliest time of a waiting event, or None."""
         return min([*self._times[:1], *(part.first_ms for part in self._parts)], default=None)
 
     def add_all(self, keys: Sequence[Any], times: Sequence[int], events: Sequence[Any]) -> None:
-        """Let events wait."""
+        """Add waiting events."""
         if not events:
             return
         self._parts.append(_Part.of(np.array(times, np.int64), keys, events))
@@ -76,7 +76,7 @@ class WaitingEvents:
             self.store()
 
     def store(self) -> None:
-        """Put all events into the table."""
+        """Move all events into the table."""
         table = self._table
         panes, is_marked = table.panes, not table.is_next_whole
         pane: dict[Any, list[Any]] | None = None
@@ -100,7 +100,7 @@ class WaitingEvents:
         return (row for part in self._parts for row in zip(part.keys, part.times.tolist(), part.events, strict=True))
 
     def take(self, up_to: int) -> dict[Any, list[tuple[int, Any]]]:
-        """Take out all events up to a time: by key, in order, each with its time."""
+        """Remove and return all events up to a time: by key, in order, each with its time."""
         due = self._from_table(up_to)
         due += self._from_parts(up_to)
         if not due:

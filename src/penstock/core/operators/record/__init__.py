@@ -1,1 +1,1 @@
-"""Operators on one record after another: stateless ones, process functions, two inputs, broadcast state."""
+"""Operators that process record by record: stateless ones, process functions, two inputs, broadcast state."""

@@ -1,4 +1,4 @@
-"""What broadcast process functions are handed beside the record: one context for either side, and one for timers."""
+"""The contexts of broadcast process functions: one for each side, and one for timers."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _OPENERS: dict[type[StateDescriptor], Callable[[Any, Any], Any]] = {
 
 
 def undeclared(states: Mapping[str, Any], descriptor: Any) -> Exception:
-    """The error for a descriptor that was not passed to `broadcast()`."""
+    """Return the error for a descriptor that was not passed to `broadcast()`."""
     if not isinstance(descriptor, MapStateDescriptor):
         return WrongTypeError(f"a broadcast state is identified by a MapStateDescriptor, not by {descriptor!r}")
     declared = ", ".join(map(repr, states))
@@ -49,7 +49,7 @@ def undeclared(states: Mapping[str, Any], descriptor: Any) -> Exception:
 
 
 class BroadcastBaseContext(Generic[StateT]):
-    """Times, all in ms since the epoch, and broadcast states."""
+    """Access to times, all in ms since the epoch, and to broadcast states."""
 
     __slots__ = ("_states", "_timers", "element_timestamp")
 
@@ -59,39 +59,39 @@ class BroadcastBaseContext(Generic[StateT]):
         self.element_timestamp: int | None = None
 
     def get_broadcast_state(self, state_descriptor: MapStateDescriptor) -> StateT:
-        """The broadcast state that the descriptor names; raises `StateError` when `broadcast()` was not given it."""
+        """Return the broadcast state of a descriptor; raises `StateError` unless `broadcast()` received it."""
         try:
             return self._states[state_descriptor.name]
         except (KeyError, AttributeError):
             raise undeclared(self._states, state_descriptor) from None
 
     def timestamp(self) -> int | None:
-        """The record's (or the timer's) event time in ms; None when the record carries none."""
+        """Return the event time of the record or timer in ms; None when the record carries none."""
         return self.element_timestamp
 
     def current_processing_time(self) -> int:
-        """Processing time in ms."""
+        """Return processing time in ms."""
         return self._timers.current_processing_time()
 
     def current_watermark(self) -> int:
-        """The event time that both streams have reached in this subtask, ms."""
+        """Return the event time (ms) that both streams have reached in this subtask."""
         return self._timers.current_watermark()
 
 
 class BroadcastContext(BroadcastBaseContext[BroadcastState[Any, Any]]):
-    """For a record of the broadcast stream: broadcast states may be written."""
+    """The context for a record of the broadcast stream: broadcast states are writable."""
 
     __slots__ = ()
 
 
 class ReadOnlyContext(BroadcastBaseContext[ReadOnlyBroadcastState[Any, Any]]):
-    """For a record of the other stream: broadcast states may be read."""
+    """The context for a record of the other stream: broadcast states are read-only."""
 
     __slots__ = ()
 
 
 class KeyedBroadcastContext(BroadcastContext):
-    """For a record of the broadcast stream beside a keyed one: no key is current, and all may be visited."""
+    """The context for a broadcast record beside a keyed stream: no key is current, and all keys may be visited."""
 
     __slots__ = ("_keyed",)
 
@@ -102,16 +102,16 @@ class KeyedBroadcastContext(BroadcastContext):
     def apply_to_key_state(self, state_descriptor: StateDescriptor, function: Callable[[Any, Any], Any]) -> None:
         """Call `function(key, state)` for every key of this subtask that has an entry in a keyed state (A1).
 
-        The key is current meanwhile, so the function may also use the key's other state, and change all of it. The call
-        visits the keys in no particular order, holds their list in memory, and finishes before the next record. What
-        the function returns is dropped: gather in a list what `process_broadcast_element` should yield.
+        Each key is current during its call, so the function may also use and change the key's other state. The call
+        visits the keys in no particular order, holds a list of them in memory, and finishes before the next record. The
+        function's results are dropped: collect the values in a list that `process_broadcast_element` should yield.
 
         Args:
-            state_descriptor: the one with which the function's `open` looked the state up.
+            state_descriptor: the descriptor that the function's `open` used to look up the state.
             function: takes the key and its state, or has a method `process` that does (Flink's KeyedStateFunction).
 
         Raises:
-            TypeError: for a descriptor of no keyed state.
+            TypeError: if the descriptor does not describe a keyed state.
         """
         keyed, visit = self._keyed, method(function, "process")
         opener = next((opens for kind, opens in _OPENERS.items() if isinstance(state_descriptor, kind)), None)
@@ -131,7 +131,7 @@ class KeyedBroadcastContext(BroadcastContext):
 
 
 class KeyedReadOnlyContext(ReadOnlyContext):
-    """For a record of the keyed stream."""
+    """The context for a record of the keyed stream."""
 
     __slots__ = ("_keyed",)
 
@@ -142,21 +142,21 @@ class KeyedReadOnlyContext(ReadOnlyContext):
         self._keyed = keyed
 
     def timer_service(self) -> TimerService:
-        """Times and timers."""
+        """Return the service for times and timers."""
         return self._timers
 
     def get_current_key(self) -> Any:
-        """The record's key, or the timer's."""
+        """Return the key of the record or timer."""
         return self._keyed.current_key
 
 
 class BroadcastOnTimerContext(KeyedReadOnlyContext):
-    """For a timer."""
+    """The context for a timer."""
 
     __slots__ = ("domain",)
 
     domain: TimeDomain
 
     def time_domain(self) -> TimeDomain:
-        """Which time the timer went by."""
+        """Return the time domain of the timer."""
         return self.domain

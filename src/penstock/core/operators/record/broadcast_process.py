@@ -1,7 +1,7 @@
-"""A stream beside a broadcast one: every subtask sees all records of the second and keeps what it needs of them (A1).
+"""A stream beside a broadcast one: every subtask sees all broadcast records and keeps the ones it needs (A1).
 
 Input 0 is the stream that is not broadcast, input 1 the broadcast one. Descriptors declare the broadcast states; the
-first side reads them, the second writes them. Event time is the lower one of both inputs.
+first side reads them, the second writes them. Event time is the lower of the two inputs' event times.
 """
 
 from __future__ import annotations
@@ -60,14 +60,14 @@ class BroadcastProcessOperator(FunctionOperator):
         self._check = ResultCheck(self)
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
-        """Call the method for the input for every record."""
+        """Call the input's method for every record."""
         if input_index == BROADCAST_INPUT:
             process_each(self, batch, self.function.process_broadcast_element, self._broadcast_ctx, self._check)
         else:
             process_each(self, batch, self.function.process_element, self._ctx, self._check)
 
     def process_watermark(self, timestamp: int) -> None:
-        """Note event time."""
+        """Set event time, and pass the watermark on."""
         self._timers.watermark = timestamp
         self.output.emit_watermark(timestamp)
 
@@ -87,7 +87,7 @@ class KeyedBroadcastProcessOperator(KeyedProcessOperator):
         super().initialize_state()
 
     def make_contexts(self) -> None:
-        """The contexts that see the broadcast states."""
+        """Create the contexts that see the broadcast states."""
         timers, keyed = self._timers, self.context.keyed
         views = {name: state.read_only() for name, state in self._states.items()}
         self._broadcast_ctx = KeyedBroadcastContext(timers, self._states, keyed)
@@ -95,7 +95,7 @@ class KeyedBroadcastProcessOperator(KeyedProcessOperator):
         self._timer_ctx = BroadcastOnTimerContext(timers, views, keyed)
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
-        """Call the method for the input for every record; a broadcast one has no key."""
+        """Call the input's method for every record; a broadcast record has no key."""
         if input_index == BROADCAST_INPUT:
             process_each(self, batch, self.function.process_broadcast_element, self._broadcast_ctx, self._check)
         else:

@@ -1,6 +1,7 @@
-"""Two inputs: connected streams, each record handled by the function's method for its input (A1, A2).
+"""Two inputs: connected streams, where the function has a method for the records of each input (A1, A2).
 
-The operator's event time is the lower one of both inputs, as the task's watermark is the lowest of all its channels.
+The operator's event time is the lower of the two inputs' event times, as the task's watermark is the lowest of all its
+channels.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ from penstock.core.records import Batch
 
 
 class _TwoInputs:
-    """Finds the function's methods for both inputs: `map1`, `map2` and so on, wrapped to give iterables."""
+    """Finds the function's methods for both inputs, such as `map1` and `map2`, and wraps them to return iterables."""
 
     def __init__(self, function: Any, kind: str) -> None:
         self._function = function
         self._kind = kind
 
     def handlers(self) -> tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]:
-        """(first, second): called with record and context, they give an iterable or None."""
+        """Return (first, second): called with record and context, they return an iterable or None."""
         function = self._function
         if self._kind == "process":
             return function.process_element1, function.process_element2
@@ -68,11 +69,11 @@ class CoProcessOperator(FunctionOperator):
         self._handlers = self._inputs.handlers()
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
-        """Call the method for the input for every record."""
+        """Call the input's method for every record."""
         process_each(self, batch, self._handlers[input_index], self._ctx, self._check)
 
     def process_watermark(self, timestamp: int) -> None:
-        """Note event time."""
+        """Set event time, and pass the watermark on."""
         self._timers.watermark = timestamp
         self.output.emit_watermark(timestamp)
 
@@ -93,5 +94,5 @@ class KeyedCoProcessOperator(KeyedProcessOperator):
         self._handlers = self._inputs.handlers()
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
-        """Call the method for the input for every record, under the record's key."""
+        """Call the input's method for every record, with the record's key as the current key."""
         self.process_records(batch, self._handlers[input_index], self._key_selectors[input_index])

@@ -1,8 +1,8 @@
-"""Successive maps and filters as one pass over a batch.
+"""Runs successive maps and filters in one pass over a batch.
 
-Each of them alone would make a list of its results, which lives until the last one is done. In one pass a record goes
-through all of them before the next record, so it is still in the processor's cache, and what a filter drops is in no
-list. The pass is the loop that one would write by hand: a Python function with one line for each operator. It is made
+Alone, each of them would make a list of its results, which lives until the last one is done. In one pass a record goes
+through all of them before the next record, so it is still in the processor's cache, and dropped records are in no list.
+The pass is the loop that one would write by hand: a Python function with one line for each operator. It is compiled
 once for each sequence of kinds.
 """
 
@@ -15,12 +15,12 @@ from typing import Any, Final
 
 MAP: Final = "map"
 FILTER: Final = "filter"
-#: The line of the first operator in a pass's code.
+#: The line of the first operator in the code of a pass.
 _FIRST_LINE: Final = 3
 
 
 class FusedError(Exception):
-    """A function raised: which one of the pass, by its place, and on which record; the cause is the error raised."""
+    """A function of a pass raised. Carries its place in the pass and the record; the cause is the error raised."""
 
     def __init__(self, place: int, record: Any) -> None:
         super().__init__(place, record)
@@ -31,7 +31,7 @@ class FusedError(Exception):
 def run_pass(
     kinds: tuple[str, ...], functions: tuple[Callable[[Any], Any], ...], values: list[Any], times: list[int] | None
 ) -> tuple[list[Any], list[int] | None]:
-    """What comes out of the operators, with the timestamps of the records that it was made from.
+    """Run the operators on a batch; returns the results, with the timestamps of the records that they came from.
 
     Raises:
         FusedError: if a function raises.
@@ -52,7 +52,7 @@ def run_pass(
 
 @cache
 def _make(kinds: tuple[str, ...], is_timed: bool) -> Callable[..., None]:
-    """The pass for a sequence of kinds: a line for each function, so that the line tells which of them has raised."""
+    """Compile the pass for a sequence of kinds: one line per function, so that the line shows which one has raised."""
     names = [f"f{place}" for place in range(len(kinds))]
     extra, times = ("times, ", "add_time, ") if is_timed else ("", "")
     lines = [f"def run(values, {extra}add, {times}{', '.join(names)}):"]
@@ -63,14 +63,14 @@ def _make(kinds: tuple[str, ...], is_timed: bool) -> Callable[..., None]:
     if is_timed:
         lines.append("        add_time(t)")
     scope: dict[str, Any] = {}
-    # Within the package, so that tracebacks of user functions leave it out.
+    # The file name lies within the package, so that tracebacks of user functions leave it out.
     exec(compile("\n".join(lines), f"{__file__}<{' + '.join(kinds)}>", "exec"), scope)
     made: Callable[..., None] = scope["run"]
     return made
 
 
 def _told(error: BaseException, code: CodeType) -> BaseException:
-    """Where the pass was when a function raised, from the traceback: the pass records nothing while all goes well."""
+    """Return the error with the function's place, from the traceback: the pass itself records nothing as it runs."""
     trace = error.__traceback__
     while trace is not None:
         if trace.tb_frame.f_code is code:

@@ -1,4 +1,4 @@
-"""The end of a stream whose records go to the driver that runs the task, such as the rows of a data frame."""
+"""The end of a stream that passes its records to the task's driver, such as the rows of a data frame."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from penstock.core.records import Batch
 
 
 class HandOverOperator(StreamOperator):
-    """Keeps what comes until `take` is called. Made for batch execution: it adds nothing to a snapshot."""
+    """Keeps batches until `take` is called. For batch execution only: it adds nothing to a snapshot."""
 
     def __init__(self) -> None:
         self._batches: list[Batch] = []
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
-        """Keep the records."""
+        """Keep the batch."""
         self._batches.append(batch)
 
     def take(self) -> list[Batch]:
-        """What has come since the last call."""
+        """Remove and return the batches since the last call."""
         taken, self._batches = self._batches, []
         return taken

@@ -1,4 +1,4 @@
-"""Process functions: user code that sees timestamps, timers and side outputs (A1)."""
+"""Process functions: user code with access to timestamps, timers and side outputs (A1)."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from penstock.core.operators.timers import DROPPED_TIMERS, TimerQueue, TimersAft
 from penstock.core.records import MAX_TIMESTAMP, MAX_WATERMARK, MIN_TIMESTAMP, Batch
 from penstock.state.states import NO_KEY
 
-#: Timers whose results are emitted together; at the end of the input very many may be due.
+#: The number of timers whose results are emitted together; at the end of the input very many may be due.
 FIRED_AT_ONCE: Final = 4096
 EVENT_TIMERS = "_penstock_timers_event"
 PROCESSING_TIMERS = "_penstock_timers_processing"
 
 
 class TimeDomain(enum.Enum):
-    """Which time a timer goes by."""
+    """The time that a timer follows."""
 
     EVENT_TIME = 0
     PROCESSING_TIME = 1
@@ -40,8 +40,8 @@ class TimeDomain(enum.Enum):
 class TimerService:
     """Times and timers of a process function; all times in ms since the epoch. Timers belong to the current key.
 
-    The time of a timer is an int of 64 bits; other times raise `MisuseError`. At the end of the input all event-time
-    timers fire. A timer that is set then fires as well, up to `penstock.timers.after-end-of-input.max` for each key.
+    The time of a timer is a 64-bit int; other times raise `MisuseError`. At the end of the input all event-time timers
+    fire. A timer that is set then fires as well, up to `penstock.timers.after-end-of-input.max` for each key.
     """
 
     def __init__(self, context: OperatorContext) -> None:
@@ -49,7 +49,7 @@ class TimerService:
         self._keyed = context.keyed
         self.watermark = MIN_TIMESTAMP
         self._is_quiesced = False
-        #: whether event time has come to its end; in batch execution, of a key, processing time as well
+        #: whether event time has ended, and whether processing time has, as it does for each key in batch execution
         self._has_ended = False
         self._has_clock_ended = False
         self._after_end = TimersAfterEnd(context)
@@ -59,22 +59,22 @@ class TimerService:
         self.processing_timers = TimerQueue(context.keyed.table(PROCESSING_TIMERS))
 
     def current_processing_time(self) -> int:
-        """Processing time in ms."""
+        """Return processing time in ms."""
         return self._context.clock.now_ms()
 
     def current_watermark(self) -> int:
-        """The event time that this subtask has reached, ms; 2**63 - 1 after the end of the input."""
+        """Return the event time (ms) that this subtask has reached; 2**63 - 1 after the end of the input."""
         return self.watermark
 
     def register_event_time_timer(self, timestamp: int) -> None:
-        """Call `on_timer` for the current key when the watermark passes `timestamp`."""
+        """Register a timer that calls `on_timer` for the current key when the watermark passes `timestamp`."""
         key = self._keyed.current_key
         bucket = self._event_buckets.get(timestamp)
         if bucket is None:
-            # An int of 64 bits shifted by 63 is 0 or -1: one comparison instead of two.
+            # A 64-bit int shifted by 63 is 0 or -1: one comparison instead of two.
             if timestamp.__class__ is not int or timestamp >> 63 not in (0, -1):
                 timestamp = timer_ms(timestamp, "register_event_time_timer()")
-        elif key in bucket:  # most often the timer is there already
+        elif key in bucket:  # usually the timer exists already
             return
         elif timestamp.__class__ is not int:
             timestamp = timer_ms(timestamp, "register_event_time_timer()")
@@ -82,7 +82,10 @@ class TimerService:
             self.event_timers.put(timestamp, key, bucket)
 
     def register_processing_time_timer(self, timestamp: int) -> None:
-        """Call `on_timer` for the current key when the clock passes `timestamp`; never, when the input ends before."""
+        """Register a timer that calls `on_timer` for the current key when the clock passes `timestamp`.
+
+        If a stream ends first, the timer is dropped, unless the function sets `drain_processing_time_timers`.
+        """
         if timestamp.__class__ is not int or timestamp > MAX_TIMESTAMP or timestamp < MIN_TIMESTAMP:
             timestamp = timer_ms(timestamp, "register_processing_time_timer()")
         key = self._keyed.current_key
@@ -90,49 +93,49 @@ class TimerService:
             self.processing_timers.register(timestamp, key)
 
     def _is_taken(self, key: Any) -> bool:
-        """Whether a timer that is set after the end of the input will fire."""
+        """Return whether a timer that is set after the end of the input will fire."""
         if self._is_quiesced:
             self._context.count(DROPPED_TIMERS)
             return False
         return self._after_end.admit(key)
 
     def quiesce(self) -> None:
-        """Take no more timers (F5): event time has come to its end, and processing time no longer counts."""
+        """Accept no more timers (F5): event time has ended, and processing time no longer counts."""
         self._is_quiesced = self._has_ended = self._has_clock_ended = True
 
     def advance(self, watermark: int) -> None:
-        """Event time has come to the watermark (ms)."""
+        """Advance event time to the watermark (ms)."""
         self.watermark = watermark
         self._has_ended = watermark == MAX_WATERMARK or self._is_quiesced
 
     def end_clock(self) -> None:
-        """Batch execution: the records of a key have come, and timers of both kinds are due."""
+        """Note in batch execution that all records of a key have come, so that timers of both kinds are due."""
         self._has_clock_ended = True
 
     def restart(self) -> None:
-        """Batch execution goes on with other keys, and event time begins again."""
+        """Begin event time again, because batch execution continues with other keys."""
         self._has_clock_ended = False
         self._after_end.clear()
         self.advance(MIN_TIMESTAMP)
 
     def delete_event_time_timer(self, timestamp: int) -> None:
-        """Forget the current key's timer at `timestamp`, when there is one."""
+        """Delete the current key's timer at `timestamp`, if there is one."""
         if timestamp.__class__ is not int:
             timestamp = timer_ms(timestamp, "delete_event_time_timer()")
         self.event_timers.delete(timestamp, self._keyed.current_key)
 
     def delete_processing_time_timer(self, timestamp: int) -> None:
-        """Forget the current key's timer at `timestamp`, when there is one."""
+        """Delete the current key's timer at `timestamp`, if there is one."""
         if timestamp.__class__ is not int:
             timestamp = timer_ms(timestamp, "delete_processing_time_timer()")
         self.processing_timers.delete(timestamp, self._keyed.current_key)
 
 
 class UnkeyedTimerService(TimerService):
-    """Times of a process function on a stream without keys: it may read them, but has no key to set a timer for."""
+    """Timer service of a process function without keys: it may read times, but has no key to set a timer for."""
 
     def register_event_time_timer(self, timestamp: int) -> None:
-        """Raise: timers belong to a key."""
+        """Raise an error, because timers belong to a key."""
         raise WrongTypeError("timers can only be set on a keyed stream: call key_by first")
 
     register_processing_time_timer = register_event_time_timer
@@ -141,7 +144,7 @@ class UnkeyedTimerService(TimerService):
 
 
 class RefusingTimerService(TimerService):
-    """Times of a function on a keyed stream that has no `on_timer`, so that a timer would have nothing to call."""
+    """Timer service of a function on a keyed stream without `on_timer`, so that a timer would have nothing to call."""
 
     def __init__(self, context: OperatorContext, function: Any) -> None:
         super().__init__(context)
@@ -159,7 +162,7 @@ class RefusingTimerService(TimerService):
 
 
 class ProcessContext:
-    """What `process_element` is handed beside the record."""
+    """The context passed to `process_element` with the record."""
 
     __slots__ = ("_timers", "element_timestamp")
 
@@ -168,16 +171,16 @@ class ProcessContext:
         self.element_timestamp: int | None = None
 
     def timestamp(self) -> int | None:
-        """The record's (or the timer's) event time in ms; None when the record carries none."""
+        """Return the event time of the record or timer in ms; None when the record carries none."""
         return self.element_timestamp
 
     def timer_service(self) -> TimerService:
-        """Times and timers."""
+        """Return the service for times and timers."""
         return self._timers
 
 
 class KeyedProcessContext(ProcessContext):
-    """What a keyed `process_element` is handed beside the record."""
+    """The context passed to a keyed `process_element` with the record."""
 
     __slots__ = ("_keyed",)
 
@@ -186,19 +189,19 @@ class KeyedProcessContext(ProcessContext):
         self._keyed = keyed
 
     def get_current_key(self) -> Any:
-        """The record's key."""
+        """Return the record's key."""
         return self._keyed.current_key
 
 
 class OnTimerContext(KeyedProcessContext):
-    """What `on_timer` is handed beside the timer's time."""
+    """The context passed to `on_timer` with the timer's time."""
 
     __slots__ = ("domain",)
 
     domain: TimeDomain
 
     def time_domain(self) -> TimeDomain:
-        """Which time the timer went by."""
+        """Return the time domain of the timer."""
         return self.domain
 
 
@@ -217,13 +220,13 @@ class ProcessOperator(FunctionOperator):
         process_each(self, batch, self.function.process_element, self._ctx, self._check)
 
     def process_watermark(self, timestamp: int) -> None:
-        """Note event time."""
+        """Set event time, and pass the watermark on."""
         self._timers.watermark = timestamp
         self.output.emit_watermark(timestamp)
 
 
 class KeyedProcessOperator(FunctionOperator):
-    """A `KeyedProcessFunction`: keyed state, timers of both kinds."""
+    """A `KeyedProcessFunction`, with keyed state and timers of both kinds."""
 
     is_keyed = True
 
@@ -236,7 +239,7 @@ class KeyedProcessOperator(FunctionOperator):
         self._on_timer: Any = getattr(self.function, "on_timer", None)
         if self._on_timer is None:
             self._timers: TimerService = RefusingTimerService(self.context, self.function)
-            self._on_timer = self._timers.register_event_time_timer  # for timers that a savepoint holds
+            self._on_timer = self._timers.register_event_time_timer  # for timers in a restored savepoint
         else:
             self._timers = TimerService(self.context)
         self.make_contexts()
@@ -244,16 +247,16 @@ class KeyedProcessOperator(FunctionOperator):
         self._check, self._timer_check = ResultCheck(self), ResultCheck(self)
 
     def make_contexts(self) -> None:
-        """What the function is handed beside records and timers."""
+        """Create the contexts that the function receives with records and timers."""
         self._ctx: Any = KeyedProcessContext(self._timers, self.context.keyed)
         self._timer_ctx: Any = OnTimerContext(self._timers, self.context.keyed)
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
-        """Call the function for every record, under the record's key."""
+        """Call the function for every record, with the record's key as the current key."""
         self.process_records(batch, self.function.process_element, self._key_selector)
 
     def process_records(self, batch: Batch, process: Callable[[Any, Any], Any], key_of: Callable[[Any], Any]) -> None:
-        """Call `process` for every record, under the record's key, and emit the results."""
+        """Call `process` for every record, with the record's key as the current key, and emit the results."""
         process_each(self, batch, process, self._ctx, self._check, self.keys_of(batch.values, key_of))
         for sweeper in self.context.keyed.sweepers.values():
             sweeper.on_records(len(batch))
@@ -265,11 +268,11 @@ class KeyedProcessOperator(FunctionOperator):
         self.output.emit_watermark(timestamp)
 
     def resume_event_time(self, watermark: int) -> None:
-        """Note event time. Timers for earlier times fire at the next watermark, as they do without a restart."""
+        """Set event time. Timers for earlier times fire at the next watermark, as they do without a restart."""
         self._timers.advance(watermark)
 
     def next_timer_ms(self) -> int | None:
-        """The earliest processing-time timer (ms)."""
+        """Return the time of the earliest processing-time timer (ms), or None."""
         return self._timers.processing_timers.next_timestamp()
 
     def on_processing_time(self, now_ms: int) -> None:
@@ -277,14 +280,14 @@ class KeyedProcessOperator(FunctionOperator):
         self._fire(self._timers.processing_timers, now_ms, TimeDomain.PROCESSING_TIME)
 
     def quiesce_timers(self) -> None:
-        """Drop the processing-time timers that have not fired, or fire them all now when the function asks for it."""
+        """Drop the pending processing-time timers, or fire them all now if the function asks for it."""
         self._timers.quiesce()
         if getattr(self.function, "drain_processing_time_timers", False):
             self._fire(self._timers.processing_timers, MAX_WATERMARK, TimeDomain.PROCESSING_TIME)
         self._timers.processing_timers.clear()
 
     def end_keys(self) -> None:
-        """Fire all timers of both kinds, timers that are set meanwhile included: all of them are due."""
+        """Fire all timers of both kinds, including timers that are set meanwhile, because all of them are due."""
         timers = self._timers
         timers.end_clock()
         super().end_keys()
@@ -306,7 +309,7 @@ class KeyedProcessOperator(FunctionOperator):
             pass
 
     def _fire_some(self, due: Iterator[tuple[int, Any]]) -> int:
-        """Fire timers and emit their results; returns how many there were, `FIRED_AT_ONCE` at most."""
+        """Fire timers and emit their results; returns how many have fired, `FIRED_AT_ONCE` at most."""
         keyed, ctx, on_timer, results = self.context.keyed, self._timer_ctx, self._on_timer, Results()
         values, times, take = results.values, results.times, results.take
         append, add_time = values.append, times.append

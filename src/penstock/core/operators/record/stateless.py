@@ -1,4 +1,4 @@
-"""Operators without state: map, filter, flat map, and assigning timestamps and watermarks."""
+"""Stateless operators: map, filter, flat map, and assigning timestamps and watermarks."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ from penstock.core.records import MAX_WATERMARK, Batch
 
 
 def method(function: Any, name: str) -> Any:
-    """`function.name`, or the function itself when it is a plain callable."""
+    """Return `function.name`, or the function itself if it is a plain callable."""
     return getattr(function, name, function)
 
 
 class PassOnOperator(StreamOperator):
-    """Records as they come: a place in the plan."""
+    """Passes records on without any change: a place in the plan."""
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
-        """Pass them on."""
+        """Pass the records on."""
         self.output.collect(batch)
 
 
 class RecordOperator(FunctionOperator):
     """A map or a filter: calls its function with each record, and with nothing else.
 
-    Successive ones are done in one pass over a batch, by the first of them (`fused`).
+    The first of several successive ones does the work of all in one pass over a batch (`fused`).
     """
 
     kind: ClassVar[str]
-    #: the operator whose work is done here
+    #: the next operator, if its work is done here
     _behind: RecordOperator | None = None
-    #: this operator and those after it
+    #: this operator and the ones fused with it
     _run: tuple[RecordOperator, ...] = ()
 
     def open(self) -> None:
@@ -52,12 +52,12 @@ class RecordOperator(FunctionOperator):
         self.code = getattr(self.call, "__code__", None)
 
     def fuse(self, behind: StreamOperator) -> None:
-        """Do the work of a map or a filter."""
+        """Take over the work of the next operator if it is a map or a filter."""
         if isinstance(behind, RecordOperator):
             self._behind = behind
 
     def at_work(self, codes: Collection[CodeType]) -> OperatorContext:
-        """That whose function runs."""
+        """Return the context of the operator whose function runs."""
         for operator in self._run:
             if operator.code in codes:
                 return operator.context
@@ -71,7 +71,7 @@ class RecordOperator(FunctionOperator):
             self._process_fused(batch)
 
     def check_value(self, records: list[Any], results: list[Any]) -> None:
-        """Raise when the function gave a generator; asks of a batch's last record only, at next to no cost."""
+        """Raise if the function returned a generator; checks only a batch's last record, at next to no cost."""
         if results and type(results[-1]) in NO_VALUES:
             raise self.failed(records[-1]) from wrong_value(results[-1], f"{self.kind}()")
 
@@ -101,9 +101,9 @@ class RecordOperator(FunctionOperator):
             self._run[-1].output.collect(Batch(results, times))
 
     def _count_fused(self, taken: int, left: int) -> None:
-        """Count what each but the last has handed on: all as far as the first filter, and from there what is left.
+        """Count the records that each operator but the last passed on: all until the first filter, then the rest.
 
-        Between two filters that is too little, because nobody has counted there.
+        The count between two filters is too low, because nothing counts there.
         """
         handed = taken
         for operator in self._run[:-1]:
@@ -135,7 +135,7 @@ class MapOperator(RecordOperator):
 
 
 class FilterOperator(RecordOperator):
-    """Keeps the records for which the function is true."""
+    """Keeps the records that satisfy the function."""
 
     kind = FILTER
 
@@ -192,16 +192,16 @@ class TimestampsAndWatermarksOperator(StreamOperator):
         self._is_idle = False
         self._periodic_at_ms: int | None = None
         self._has_ended = False
-        #: whether a record has come since the operator was opened
+        #: whether a record has arrived since the operator was opened
         self.has_records = False
 
     @property
     def tracks_idleness(self) -> bool:
-        """Whether the strategy asks for idleness."""
+        """Whether the strategy tracks idleness."""
         return self._generator.tracks_idleness
 
     def setup(self, context: OperatorContext, output: Output) -> None:
-        """Make the generator, here because errors of its factory need the operator's name."""
+        """Create the generator, here because errors of its factory need the operator's name."""
         super().setup(context, output)
         try:
             self._generator = WatermarkGenerator(self._strategy)
@@ -209,7 +209,7 @@ class TimestampsAndWatermarksOperator(StreamOperator):
             raise UserCodeError(context.operator_name, error.record, error.what) from error.__cause__
 
     def open(self) -> None:
-        """A stream without any record becomes idle too, counted from now."""
+        """Start the clocks: a stream without any record becomes idle as well, counted from now."""
         now = self.context.now_ms()
         if self._generator.tracks_idleness:
             self._generator.saw_records(now)
@@ -217,7 +217,7 @@ class TimestampsAndWatermarksOperator(StreamOperator):
             self._periodic_at_ms = now + self.context.auto_watermark_interval_ms
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
-        """Assign, emit, and advance."""
+        """Assign timestamps, emit records, and advance watermarks."""
         self.has_records = True
         generator = self._generator
         now = self.context.now_ms()
@@ -232,7 +232,7 @@ class TimestampsAndWatermarksOperator(StreamOperator):
             raise UserCodeError(self.context.operator_name, error.record, error.what) from error.__cause__
 
     def process_watermark(self, timestamp: int) -> None:
-        """Only the end of time passes."""
+        """Pass on only the end of time."""
         if timestamp == MAX_WATERMARK:
             self._has_ended, self._periodic_at_ms = True, None
             if self._is_idle:
@@ -241,15 +241,15 @@ class TimestampsAndWatermarksOperator(StreamOperator):
             self.output.emit_watermark(timestamp)
 
     def process_status(self, idle: bool) -> None:
-        """Idleness is decided here, not upstream."""
+        """Ignore upstream idleness, because it is decided here."""
 
     def next_timer_ms(self) -> int | None:
-        """When the stream becomes idle, or the generator is to be asked."""
+        """Return when the stream becomes idle or the generator is due; None for neither."""
         times = [t for t in (self._generator.idle_deadline_ms(), self._periodic_at_ms) if t is not None]
         return min(times) if times else None
 
     def on_processing_time(self, now_ms: int) -> None:
-        """Become idle when nothing has come for long enough; ask the generator."""
+        """Become idle if no record has come for long enough; query the generator."""
         self._generator.check_idle(now_ms)
         self._emit_time(None)
         if self._periodic_at_ms is not None and now_ms >= self._periodic_at_ms:
@@ -261,7 +261,7 @@ class TimestampsAndWatermarksOperator(StreamOperator):
             self._emit_time(watermark)
 
     def _emit_time(self, watermark: int | None) -> None:
-        """Emit a watermark, and before it that the stream is active, or after it that it is idle."""
+        """Emit a watermark, preceded by a change to active or followed by a change to idle."""
         is_idle = self._generator.idle
         if self._is_idle and not is_idle:
             self.output.emit_status(False)
@@ -273,13 +273,13 @@ class TimestampsAndWatermarksOperator(StreamOperator):
 
 
 class Projection:
-    """The function of a map that keeps some fields: of tuples and lists a tuple, of rows a row with their names."""
+    """A map function that keeps some fields: of tuples and lists as a tuple, of rows as a row with their names."""
 
     def __init__(self, indexes: tuple[int, ...]) -> None:
         self._indexes = indexes
 
     def __call__(self, record: Any) -> Any:
-        """The record with these fields only, in this order."""
+        """Return the record with only these fields, in this order."""
         chosen = [record[index] for index in self._indexes]
         if not isinstance(record, Row):
             return tuple(chosen)

@@ -1,9 +1,9 @@
-"""Sinks that commit in one place: writers in every subtask, and one committer for what all of them have prepared (G9).
+"""Sinks that commit in one place: a writer in every subtask, and one committer for all their committables (G9).
 
-Writers hand their committables on as records, ahead of the barrier for which they were prepared. The committer gathers
-them and is a sink of its own. It keeps in its state what it has gathered up to the barrier, and commits all of that at
-once when the checkpoint has completed. What an unaligned barrier overtakes on the way is in the checkpoint, and the
-committer commits it with the next.
+Writers emit their committables as records, ahead of the barrier that they were prepared for. The committer, a sink of
+its own, collects them. It keeps the committables collected up to the barrier in its state, and commits them all at once
+when the checkpoint completes. If an unaligned barrier overtakes committables, the checkpoint contains them as records
+in flight, and the committer commits them with the next checkpoint.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ class CommittableWriterOperator(WriterOperator):
     user_part = SINK
 
     def initialize_state(self) -> None:
-        """Make the writer."""
+        """Create the writer."""
         self.make_writer()
 
     def prepare_snapshot(self, checkpoint_id: int) -> None:
-        """Emit what was prepared, ahead of the barrier."""
+        """Emit the prepared committables ahead of the barrier."""
         self._emit_prepared(False)
 
     def finish(self) -> None:
-        """Emit the last of it."""
+        """Emit the last committables."""
         self._emit_prepared(True)
 
     def _emit_prepared(self, end_of_input: bool) -> None:
@@ -40,29 +40,29 @@ class CommittableWriterOperator(WriterOperator):
             self.output.collect(Batch(prepared))
 
     def snapshot_state(self, checkpoint_id: int) -> list[StateCapture]:
-        """The writer's state."""
+        """Capture the writer's state."""
         self._writer_state.update(self.writer.snapshot_state(checkpoint_id))
         return super().snapshot_state(checkpoint_id)
 
     def close(self) -> None:
-        """Close the writer, when there is one."""
+        """Close the writer, if there is one."""
         writer, self._writer = self._writer, None
         if writer is not None:
             writer.close()
 
 
 class GlobalCommit(Sink[Any]):
-    """The committer's half, as a sink of committables; runs at parallelism 1."""
+    """The committing half, as a sink of committables; runs at parallelism 1."""
 
     def __init__(self, sink: Sink[Any]) -> None:
         self._sink = sink
 
     def create_writer(self, context: SinkWriterContext) -> SinkWriter[Any, Any]:
-        """Gathers committables."""
+        """Create a writer that collects committables."""
         return _Gathering()
 
     def create_committer(self, context: SinkWriterContext) -> Committer[Any] | None:
-        """That of the sink."""
+        """Create the committer of the original sink."""
         return self._sink.create_committer(context)
 
 

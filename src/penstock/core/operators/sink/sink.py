@@ -1,11 +1,11 @@
 """The tail of a sink task: a writer, and a committer that makes its output visible (G9, F6).
 
-Exactly-once output. At a barrier the writer hands out committables, which go into the snapshot with all earlier ones
-not yet committed. When a checkpoint completes, the operator commits what was prepared up to it. After a recovery it
-commits everything that the restored checkpoint holds again before the writer starts. Commits are idempotent, so it does
-not matter whether the failed attempt had committed it. What was prepared after that checkpoint is committed only by a
-job that begins from a savepoint that names it. The operator tells the writer, which keeps it until then
-(`SinkWriter.pin`).
+Exactly-once output. At a barrier, the writer returns committables, which go into the snapshot together with all earlier
+uncommitted ones. When a checkpoint completes, the operator commits everything prepared up to it. After a recovery, the
+operator commits everything in the restored checkpoint again before the writer starts. Commits are idempotent, so it
+does not matter whether the failed attempt had already committed. Output prepared after that checkpoint is committed
+only by a job that starts from a savepoint that names the output. The operator passes these committables to the writer,
+which keeps the output until then (`SinkWriter.pin`).
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ WRITER_STATE = "_penstock_writer"
 COMMITTABLES_STATE = "_penstock_committables"
 
 
-#: What errors call the user's code in a sink.
+#: The name of a sink's user code in errors.
 SINK: Final = "the sink"
 
 
 def writer_mode(sink: Sink[Any]) -> str:
-    """How the state of a sink's writers is distributed after a recovery."""
+    """Return how the state of a sink's writers is redistributed after a recovery."""
     return UNION_MODE if sink.shares_writer_state else SPLIT_MODE
 
 
 class _OneOf:
-    """Stands for a record of a batch when it is not known which one it was."""
+    """Stands for an unidentified record of a batch in errors."""
 
     def __init__(self, values: list[Any]) -> None:
         self._text = f"one of {len(values)}, the first {short_repr(values[0])}"
@@ -49,7 +49,8 @@ def write_records(writer: SinkWriter[Any, Any], batch: Batch, operator_name: str
     """Hand the records to the writer.
 
     Raises:
-        UserCodeError: if the writer raises; Penstock's own errors go through, unless they answer a call of the writer.
+        UserCodeError: if the writer raises; Penstock's own errors pass through, unless they reject a call by the
+            writer.
     """
     values = batch.values
     try:
@@ -63,7 +64,7 @@ def write_records(writer: SinkWriter[Any, Any], batch: Batch, operator_name: str
 
 
 def hand_over(writer: SinkWriter[Any, Any], batch: Batch, operator_name: str) -> None:
-    """Hand records to the writer, as columns where they are columns; raises what `write_records` raises."""
+    """Hand records to the writer, as columns if the batch has columns; raises the errors of `write_records`."""
     if not isinstance(batch, ColumnBatch):
         write_records(writer, batch, operator_name)
     elif batch.kinds is None:
@@ -82,7 +83,7 @@ class WriterOperator(StreamOperator):
         self._writer: SinkWriter[Any, Any] | None = None
 
     def make_writer(self) -> None:
-        """Make the writer, with its state if there is any."""
+        """Create the writer, with its restored state if there is any."""
         context: OperatorContext = self.context
         self._writer_state = context.operator_state.list_state(WRITER_STATE, writer_mode(self._sink))
         if context.operator_state.is_restored:
@@ -92,7 +93,7 @@ class WriterOperator(StreamOperator):
 
     @property
     def writer(self) -> SinkWriter[Any, Any]:
-        """The writer; there is one from `initialize_state` on."""
+        """The writer, available from `initialize_state` on."""
         if self._writer is None:
             raise WrongTimeError("the sink operator was used before initialize_state()")
         return self._writer
@@ -102,11 +103,11 @@ class WriterOperator(StreamOperator):
         hand_over(self.writer, batch, self.context.operator_name)
 
     def next_timer_ms(self) -> int | None:
-        """When the writer wants to hand over what it has buffered."""
+        """Return when the writer wants to flush its buffer."""
         return None if self._writer is None else self._writer.next_flush_ms()
 
     def on_processing_time(self, now_ms: int) -> None:
-        """It is time for that."""
+        """Flush the writer if it is time."""
         due = self.next_timer_ms()
         if due is not None and due <= now_ms:
             self.writer.flush(False)
@@ -128,16 +129,16 @@ class SinkOperator(WriterOperator):
     def __init__(self, sink: Sink[Any]) -> None:
         super().__init__(sink)
         self._committer: Committer[Any] | None = None
-        #: checkpoint id -> committables prepared for it, not yet committed
+        #: checkpoint id -> committables prepared for it and not yet committed
         self._pending: dict[int, list[Any]] = {}
 
     def initialize_state(self) -> None:
-        """Commit what the restored checkpoint had prepared, then make the writer."""
+        """Commit the output prepared for the restored checkpoint, then create the writer."""
         self._commit_restored()
         self.make_writer()
 
     def recover_finished(self) -> None:
-        """The last output was prepared for the restored checkpoint, and perhaps not committed before the failure."""
+        """Commit the last output, which was prepared for the restored checkpoint but perhaps not yet committed."""
         self._commit_restored()
 
     def _commit_restored(self) -> None:
@@ -149,11 +150,11 @@ class SinkOperator(WriterOperator):
         self._committables.update([])
 
     def pickled(self, committables: list[Any]) -> bytes:
-        """Committables as bytes for the client."""
+        """Serialize committables for the client."""
         return dumps_named(committables, f"operator {self.context.operator_name!r}: the committables of its sink")
 
     def snapshot_state(self, checkpoint_id: int) -> list[StateCapture]:
-        """Prepare what was written, and capture it with the writer's state."""
+        """Prepare the written output for commit, and capture it with the writer's state."""
         writer = self.writer
         writer.flush(False)
         prepared = writer.prepare_commit()
@@ -164,13 +165,13 @@ class SinkOperator(WriterOperator):
         return super().snapshot_state(checkpoint_id)
 
     def on_savepoint(self, checkpoint_id: int) -> None:
-        """Keep what the savepoint names from being deleted."""
+        """Protect the output that the savepoint names from deletion."""
         named = self._committables.get()
         if named:
             self.writer.pin(checkpoint_id, named)
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
-        """Commit what was prepared up to this checkpoint."""
+        """Commit the output prepared up to this checkpoint."""
         due = [i for i in self._pending if i <= checkpoint_id]
         committables = [c for i in due for c in self._pending[i]]
         if committables and self._committer is not None:
@@ -180,10 +181,10 @@ class SinkOperator(WriterOperator):
         super().notify_checkpoint_complete(checkpoint_id)
 
     def finish(self) -> None:
-        """No record will follow. Without checkpoints nothing later would commit, so commit now."""
+        """Flush the writer at the end of input. Without checkpoints, commit now because nothing commits later."""
         self.writer.flush(True)
         if not self.context.checkpointing:
-            prepared = [c for committables in self._pending.values() for c in committables]  # for savepoints
+            prepared = [c for committables in self._pending.values() for c in committables]  # prepared for savepoints
             prepared += self.writer.prepare_commit()
             self._pending.clear()
             if prepared and self._committer is not None:
@@ -191,19 +192,19 @@ class SinkOperator(WriterOperator):
 
     @property
     def sink(self) -> Sink[Any]:
-        """What it writes to; for code that commits in place of this operator."""
+        """The sink, for code that commits in place of this operator."""
         return self._sink
 
     def prepared(self, checkpoint_id: int) -> list[Any]:
-        """What the snapshot for a checkpoint has prepared, for code that commits it in place of this operator."""
+        """Return the committables of a checkpoint's snapshot, for code that commits in place of this operator."""
         return list(self._pending.get(checkpoint_id, ()))
 
     def prepare_last(self) -> list[Any]:
-        """What must be committed once the whole job has ended: for batch execution, after `finish`."""
+        """Return the committables to commit once the whole job has ended: for batch execution, after `finish`."""
         return list(self.writer.prepare_commit())
 
     def close(self) -> None:
-        """Close writer and committer."""
+        """Close the writer and the committer."""
         writer, committer = self._writer, self._committer
         self._writer = self._committer = None
         try:

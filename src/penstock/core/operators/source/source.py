@@ -23,7 +23,7 @@ SPLITS_STATE = "_penstock_splits"
 
 
 class Emitted(enum.Enum):
-    """What a source did when it was asked to emit."""
+    """The outcome of asking a source to emit."""
 
     RECORDS = "RECORDS"
     NOTHING = "NOTHING"
@@ -67,10 +67,10 @@ class _ReaderContext:
 class SourceOperator(StreamOperator):
     """Runs a `SourceReader`; its state is the reader's splits with their positions (G8).
 
-    Alignment. With a strategy that asks for it, the operator reports its watermark to the job master at every update
-    interval, and is told how far the group's sources may go. While it is past that, it reads nothing. Where the reader
-    reads several splits, the operator pauses those that are past it one by one. An idle source reports the end of time,
-    so that no other source waits for it.
+    Alignment. If the strategy asks for it, the operator reports its watermark to the job master at every update
+    interval, and receives the watermark up to which the group's sources may read. While the source is past that
+    watermark, it reads nothing. If the reader reads several splits, the operator pauses individual splits that are past
+    the watermark. An idle source reports the end of time, so that no other source waits for it.
     """
 
     user_part = "the source"
@@ -82,7 +82,7 @@ class SourceOperator(StreamOperator):
         self.records_out = 0
         self.emitted_watermark: int | None = None
         self._alignment = strategy.alignment
-        #: up to which watermark (ms) the source may read; None when it is not aligned
+        #: the watermark (ms) up to which the source may read; None if it is not aligned
         self._allowed_ms: int | None = None
         self._paused: set[str] = set()
         self._report_at_ms: int | None = None
@@ -91,11 +91,11 @@ class SourceOperator(StreamOperator):
         self._retry_at_ms: int | None = None
         #: the event time (ms) of the last record, and when it was emitted
         self._last_emitted: tuple[int, int] | None = None
-        #: since when (ms) the reader has had nothing; None while it has
+        #: when (ms) the reader ran out of records; None while it has some
         self._silent_since_ms: int | None = None
 
     def setup(self, context: OperatorContext, output: Output) -> None:
-        """Make the watermark generator, here because errors of its factory need the operator's name."""
+        """Create the watermark generator, here because errors of its factory need the operator's name."""
         super().setup(context, output)
         try:
             self.watermarks = SourceWatermarks(self.strategy)
@@ -103,7 +103,7 @@ class SourceOperator(StreamOperator):
             raise UserCodeError(context.operator_name, error.record, error.what) from error.__cause__
 
     def initialize_state(self) -> None:
-        """Make the reader and give it its restored splits."""
+        """Create the reader and give it its restored splits."""
         self._splits = self.context.operator_state.list_state(SPLITS_STATE)
         self._reader = self.source.create_reader(_ReaderContext(self, self.context))
         restored = self._splits.get()
@@ -111,7 +111,7 @@ class SourceOperator(StreamOperator):
             self._reader.add_splits(restored)
 
     def recover_finished(self) -> None:
-        """Nothing is read, so no other source waits for this one."""
+        """Report the end of time: this source reads nothing, so no other source has to wait for it."""
         self._report(MAX_WATERMARK)
 
     def open(self) -> None:
@@ -128,19 +128,19 @@ class SourceOperator(StreamOperator):
                 self._report_at_ms = now
 
     def resume_event_time(self, watermark: int) -> None:
-        """The splits' own watermarks begin again; that of the source goes on once they have passed it."""
+        """Restore the source's watermark. The splits' watermarks start over; it advances once they have passed it."""
         self.emitted_watermark = watermark
         self.watermarks.resume_at(watermark)
 
     @property
     def reader(self) -> SourceReader[Any, Any]:
-        """The reader; there is one from `initialize_state` on."""
+        """The reader, available from `initialize_state` on."""
         if self._reader is None:
             raise WrongTimeError("the source operator was used before initialize_state()")
         return self._reader
 
     def add_splits(self, splits: tuple[bytes, ...], no_more: bool) -> None:
-        """The enumerator's answer to a request."""
+        """Pass on the enumerator's answer to a split request."""
         if splits:
             what = f"a split of {type(self.source).__name__}"
             self.reader.add_splits([loads_named(split, what) for split in splits])
@@ -149,7 +149,7 @@ class SourceOperator(StreamOperator):
         self._retry_at_ms = None
 
     def emit_next(self, records_max: int) -> Emitted:
-        """Poll the reader once and emit what it gave."""
+        """Poll the reader once and emit the records that it returns."""
         if self._is_ahead() or (self._retry_at_ms is not None and self.context.now_ms() < self._retry_at_ms):
             return Emitted.NOTHING
         result = self.reader.poll_next(records_max)
@@ -176,7 +176,7 @@ class SourceOperator(StreamOperator):
             if generator.side_tag is not None:
                 self._leave_out(generator)
             if generator.tracks_idleness:
-                # Records that are left out do not count as activity: a split without others becomes idle.
+                # Left-out records do not count as activity: a split that has only those becomes idle.
                 was_idle = bool(len(batch)) and generator.saw_records(now)
                 watermarks.check_idle(now)
                 if (was_idle and watermarks.idle) or not len(batch):
@@ -212,7 +212,7 @@ class SourceOperator(StreamOperator):
             ) from None
 
     def _settle(self) -> None:
-        """Report changes of watermark and idleness; a source becomes active before its watermark, idle after it."""
+        """Emit changes of watermark and idleness; a source becomes active before its watermark, idle after it."""
         watermark, is_idle = self.watermarks.settle()
         if is_idle is False:
             self.output.emit_status(False)
@@ -230,19 +230,19 @@ class SourceOperator(StreamOperator):
             self.watermarks.check_idle(now)
         self._settle()
         self._retry_at_ms = now + max(1, self.reader.retry_after_ms())
-        # A reader may have nothing for much longer than the source takes to become idle.
+        # The reader's retry delay may be much longer than the source's idle timeout.
         idle_at_ms = self.watermarks.idle_deadline_ms()
         if idle_at_ms is not None and idle_at_ms < self._retry_at_ms:
             self._retry_at_ms = max(idle_at_ms, now + 1)
 
     def next_timer_ms(self) -> int | None:
-        """When to poll again after the reader had nothing, to ask the generators, or to report the watermark."""
+        """Return when to poll again after the reader had nothing, call the generators, or report the watermark."""
         retry_at_ms = None if self._is_ahead() else self._retry_at_ms
         times = [t for t in (retry_at_ms, self._periodic_at_ms, self._report_at_ms) if t is not None]
         return min(times) if times else None
 
     def on_processing_time(self, now_ms: int) -> None:
-        """Ask the generators, and report the watermark, when it is time; the task polls the reader itself."""
+        """Call the generators and report the watermark when due; the task polls the reader itself."""
         if self._retry_at_ms is not None and now_ms >= self._retry_at_ms:
             self._retry_at_ms = None
         if self._periodic_at_ms is not None and now_ms >= self._periodic_at_ms:
@@ -259,12 +259,12 @@ class SourceOperator(StreamOperator):
             self._report(MAX_WATERMARK if self.watermarks.idle else emitted)
 
     def quiesce_timers(self) -> None:
-        """The end has come: no other source needs to wait for this one any more."""
+        """Stop the timers at the end of input: no other source needs to wait for this one any more."""
         self._periodic_at_ms = self._report_at_ms = None
         self._report(MAX_WATERMARK)
 
     def measured(self) -> dict[str, int | float]:
-        """How late the last record was when it was emitted, and for how long there has been none (ms)."""
+        """Return how late the last record was when it was emitted, and how long the reader has had no records (ms)."""
         last, since_ms = self._last_emitted, self._silent_since_ms
         return {
             "currentEmitEventTimeLag": -1 if last is None or last[0] == MIN_TIMESTAMP else last[1] - last[0],
@@ -274,7 +274,7 @@ class SourceOperator(StreamOperator):
     # --- alignment -------------------------------------------------------------------------------------------------
 
     def align(self, allowed_ms: int) -> None:
-        """The job master says up to which watermark (ms) the sources of the group may read."""
+        """Set the watermark (ms) up to which the job master lets the sources of the group read."""
         if self._allowed_ms is None:
             return
         was_ahead = self._is_ahead()
@@ -305,7 +305,7 @@ class SourceOperator(StreamOperator):
             self._retry_at_ms = None
 
     def snapshot_state(self, checkpoint_id: int) -> list[StateCapture]:
-        """The reader's splits."""
+        """Capture the reader's splits."""
         self._splits.update(self.reader.snapshot_state(checkpoint_id))
         return super().snapshot_state(checkpoint_id)
 
@@ -318,6 +318,6 @@ class SourceOperator(StreamOperator):
         self.reader.notify_checkpoint_aborted(checkpoint_id)
 
     def close(self) -> None:
-        """Close the reader, when there is one."""
+        """Close the reader, if there is one."""
         if self._reader is not None:
             self._reader.close()

@@ -1,1 +1,1 @@
-"""Operators of windows: aligned ones, sessions, and the general one with triggers and evictors."""
+"""Window operators: aligned windows, sessions, and the general operator with triggers and evictors."""

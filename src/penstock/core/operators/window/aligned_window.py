@@ -1,12 +1,12 @@
-"""Tumbling, sliding and cumulative event-time windows, with the default trigger and without evictor: the fast way.
+"""Tumbling, sliding and cumulative event-time windows, with the default trigger and no evictor: the fast path.
 
 Each window keeps its contents in one dictionary, `(start, end) -> key -> contents`. So a record costs one dictionary
-access for each of its windows, and firing a window means walking one dictionary. There are no timers by key.
+access for each of its windows, and firing a window means walking one dictionary. There are no timers per key.
 
-With allowed lateness a fired window moves, each key's contents intact, to a second table until it is cleaned up. A
-record for it fires it again at once for its key. After a recovery event time begins again. Then a record may come for a
-window that had fired but is not passed yet; its key moves back and fires with the others when the watermark passes
-again.
+With allowed lateness, a fired window moves to a second table, with each key's contents intact, until it is cleaned up.
+A late record for the window fires it again at once for the record's key. After a recovery, event time starts over. A
+record may then arrive for a window that had fired but has not been passed again. Its key moves back and fires with the
+others when the watermark passes the window again.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from penstock.core.windowing.time_windows import AlignedAssigner, TumblingEventT
 
 Window = tuple[int, int]
 _MISSING: Any = object()
-#: Windows, the records of a batch that are added to them, and their timestamps.
+#: Windows, the records of a batch to add to them, and the records' timestamps.
 _Part = tuple[list[Window], list[Any], list[int]]
 
 
 class AlignedWindowOperator(WindowOperatorBase):
-    """Windows whose bounds depend on the timestamp alone."""
+    """Operator for windows whose bounds depend on the timestamp alone."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class AlignedWindowOperator(WindowOperatorBase):
         self._is_shared = not isinstance(assigner, TumblingEventTimeWindows)
         if self._is_shared:
             self.share_records()
-        #: the assigner, when it has a loop of its own
+        #: the assigner, if it has a loop of its own
         self._tumbling = (
             assigner
             if isinstance(assigner, TumblingEventTimeWindows) and isinstance(contents, AggregatingContents)
@@ -53,7 +53,7 @@ class AlignedWindowOperator(WindowOperatorBase):
         )
 
     def initialize_state(self) -> None:
-        """Find the windows, and when they are due."""
+        """Restore the windows and the times at which they are due."""
         super().initialize_state()
         kept = KeptWindows(self.context, self.merges, self._contents)
         kept.refuse_other_windows()
@@ -69,7 +69,7 @@ class AlignedWindowOperator(WindowOperatorBase):
         heapify(self._cleanups)
 
     def _take(self, kept: KeptWindow) -> None:
-        """A window that the general operator kept."""
+        """Take over a window kept by the general operator."""
         if kept.has_fired and not self._lateness_ms:
             return
         table, window = self._fired_table if kept.has_fired else self._open_table, (kept.start, kept.end)
@@ -79,7 +79,7 @@ class AlignedWindowOperator(WindowOperatorBase):
             table.settle()
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
-        """Add every record to its windows; emit what fires again and what is late."""
+        """Add every record to its windows; emit late records and the results of windows that fire again."""
         values, timestamps = batch.values, self.require_timestamps(batch)
         if self._lateness_ms and min(timestamps) <= self._watermark:
             self._add_in_order(values, timestamps)
@@ -89,7 +89,7 @@ class AlignedWindowOperator(WindowOperatorBase):
             self.emit_collected()
 
     def _add_in_order(self, values: list[Any], timestamps: list[int]) -> None:
-        """A late record may let several windows fire at once, and the results of a key come in the order of records."""
+        """Add records in order: a late record may fire several windows, and a key's results follow record order."""
         begin = 0
         for place, timestamp in enumerate(timestamps):
             if timestamp <= self._watermark:
@@ -111,10 +111,10 @@ class AlignedWindowOperator(WindowOperatorBase):
                 self._add_to_windows(*part)
 
     def _by_windows(self, values: list[Any], timestamps: list[int]) -> Iterable[_Part]:
-        """The batch in parts whose records belong to the same windows, or are all late; order within each is kept.
+        """Split the batch into parts whose records have the same windows or are all late, each part in order.
 
-        Records of different parts may belong to one window. If the parts are mixed in the batch, each part has the
-        records of one window instead, because a window has its records in their order.
+        Records of different parts may share a window. If the batch alternates between such parts, split it by window
+        instead, because a window must receive its records in order.
         """
         parts: dict[int | None, _Part] = {}
         low = high = 0
@@ -135,7 +135,7 @@ class AlignedWindowOperator(WindowOperatorBase):
         return parts.values()
 
     def _by_each_window(self, values: list[Any], timestamps: list[int]) -> Iterable[_Part]:
-        """The records of each window, and all that are late."""
+        """Return the records of each window, and all late records."""
         parts: dict[Window | None, _Part] = {}
         low = high = 0
         taking: list[_Part] = []
@@ -154,7 +154,7 @@ class AlignedWindowOperator(WindowOperatorBase):
     def _aggregate_in_tumbling(
         self, assigner: TumblingEventTimeWindows, values: list[Any], timestamps: list[int]
     ) -> None:
-        """As below, for windows none of which has fired, and without splitting the batch."""
+        """Do the same as `_add_to_windows` for windows that have not fired, without splitting the batch."""
         keys = self.keys_of(values, self._key_selector)
         size_ms, offset_ms, function = assigner.size_ms, assigner.offset_ms, self._contents.function
         add, create = function.add, function.create_accumulator
@@ -183,7 +183,7 @@ class AlignedWindowOperator(WindowOperatorBase):
     def _add_to_windows(self, windows: list[Window], values: list[Any], timestamps: list[int]) -> None:
         live = [w for w in windows if not self.is_late(w[1])]
         if not windows:
-            return  # between two sliding windows
+            return  # in the gap between two sliding windows
         if not live:
             for value, timestamp in zip(values, timestamps, strict=True):
                 self.late_record(value, timestamp)
@@ -201,7 +201,7 @@ class AlignedWindowOperator(WindowOperatorBase):
         value: Any = None
         try:
             if isinstance(contents, AggregatingContents):
-                # Without the detour over `contents.add`: this is the loop that most jobs spend their time in.
+                # Avoids the indirection through `contents.add`: most jobs spend their time in this loop.
                 add, create = contents.accumulate, contents.function.create_accumulator
                 for key, value in zip(keys, values, strict=True):
                     accumulator = get(key, _MISSING)
@@ -221,7 +221,7 @@ class AlignedWindowOperator(WindowOperatorBase):
             heappush(self._ends, (window[1], window[0]))
         fired = self._fired_panes.get(window) if self._fired_panes else None
         if fired:
-            # Only after a recovery, see the module: these keys fire again, with what they held.
+            # Only after a recovery, see the module docstring: these keys fire again, with their previous contents.
             for key in keys:
                 if key in fired:
                     pane[key] = fired.pop(key)
@@ -229,7 +229,7 @@ class AlignedWindowOperator(WindowOperatorBase):
         return pane
 
     def _fire_again(self, window: Window, keys: list[Any], values: list[Any]) -> None:
-        """Add late records that are still allowed to a window that has fired; it fires for each of them."""
+        """Add late records within the allowed lateness to a window that has fired; it fires for each of them."""
         pane = self._fired_panes.get(window)
         if pane is None:
             pane = self._fired_table.entries(window)

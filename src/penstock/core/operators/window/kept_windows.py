@@ -1,25 +1,26 @@
-"""Windows as another operator kept them: which operator runs never decides whether a savepoint fits (C1, H4).
+"""Windows restored from another window operator: a savepoint fits whichever operator runs (C1, H4).
 
-Windows of event time have a fast operator and the general one, and `plan` chooses. A trigger, an evictor or a function
-with `clear` that is added or removed changes the choice, not what the windows hold. So each of the operators begins
-from what any of them wrote:
+Event-time windows have a fast operator and the general one, and `plan` chooses between them. Adding or removing a
+trigger, an evictor or a function with `clear` changes the choice, but not the contents of the windows. So each operator
+can start from the state that any of them wrote:
 
 ==================  ==========================================  ====================================================
-operator            keeps contents in                           knows by
+operator            keeps contents in                           knows whether a window has fired by
 ==================  ==========================================  ====================================================
-`aligned_window`    a table for each window                     the table, whether the window has fired
-`session_window`    a list of sessions for each key             a flag, whether it has fired
-`window_operator`   slots: a map from windows for each key      a timer at its end, that a window has not fired
+`aligned_window`    a table for each window                     the table that it is in
+`session_window`    a list of sessions for each key             a flag
+`window_operator`   slots: a map from windows for each key      a timer at its end, if it has not fired
 with an evictor     slots of records with their timestamps
 ==================  ==========================================  ====================================================
 
-A window that goes to the general operator gets the timers that it would have there. A window that comes from it has
-fired when it has no timer at its end any more; what its trigger kept is dropped. The records of an evictor are folded
-into what the function aggregates. The way back exists only for functions that see all records: from an aggregate, the
-records cannot be had. A list that was kept without timestamps counts as of the start of its window.
+A window that moves to the general operator gets the timers that it would have there. A window that comes from the
+general operator has fired if it no longer has a timer at its end; its trigger state is dropped. The records of an
+evictor are folded into the function's aggregate. The reverse is possible only for functions that see all records,
+because an aggregate cannot be turned back into records. Records kept without timestamps get the start of their window
+as timestamp.
 
-Windows that merge and windows that do not have different states, and so have windows of event time and all others: a
-change of that kind is a change of the assigner, and refused.
+Merging and non-merging windows have different states, and so do event-time windows and all others. Switching between
+them means changing the assigner, and is refused.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ SESSION_CLEANUPS: Final = "_penstock_session_cleanups"
 
 
 def slots_name(merges: bool, evicts: bool) -> str:
-    """Under which name the general operator keeps windows that merge or not, with an evictor or without."""
+    """Return the state name of the general operator's windows, depending on merging and on an evictor."""
     return f"{WINDOW_SLOTS}{'_merging' if merges else ''}{'_evicting' if evicts else ''}"
 
 
@@ -64,7 +65,7 @@ class KeptWindow(NamedTuple):
 
 
 def has_windows(keyed: KeyedStateBackend, name: str) -> bool:
-    """Whether windows were restored that were kept under this name."""
+    """Return whether windows were restored under this name."""
     if not keyed.has_restored(name):
         return False
     if name in ALL_SLOTS:
@@ -73,9 +74,9 @@ def has_windows(keyed: KeyedStateBackend, name: str) -> bool:
 
 
 class KeptWindows:
-    """What was restored for an operator whose windows merge or not, and hold contents of one kind.
+    """The restored windows of an operator whose windows either merge or not, with contents of one kind.
 
-    The methods that take windows hand each out once, and leave nothing behind of the state that it came from.
+    The methods that take windows yield each one once, and remove the state that it came from.
     """
 
     def __init__(self, context: OperatorContext, merges: bool, contents: WindowContents) -> None:
@@ -85,20 +86,20 @@ class KeptWindows:
         self._contents = contents
 
     def refuse_other_windows(self) -> None:
-        """Raise when what was restored are windows of another kind of assigner: they would be lost."""
+        """Raise if windows of another kind of assigner were restored, because they would be lost."""
         fast = (OPEN_WINDOWS, FIRED_WINDOWS) if self._merges else (SESSIONS,)
         for name in (*fast, *(slots_name(not self._merges, evicts) for evicts in (False, True))):
             if has_windows(self._keyed, name):
                 raise self._refusal(name)
 
     def refuse_fast_windows(self) -> None:
-        """Raise for windows of a fast operator, whose assigner the present one is not."""
+        """Raise if windows of a fast operator were restored, because the current assigner is a different one."""
         for name in (SESSIONS,) if self._merges else (OPEN_WINDOWS, FIRED_WINDOWS):
             if has_windows(self._keyed, name):
                 raise self._refusal(name)
 
     def from_tables(self) -> Iterator[KeptWindow]:
-        """Those of the fast operator, of aligned windows or of sessions."""
+        """Yield the windows kept by a fast operator: aligned windows or sessions."""
         if self._merges:
             yield from self._from_sessions()
         else:
@@ -118,7 +119,7 @@ class KeptWindows:
                 TimerQueue(self._keyed.table(name)).clear()
 
     def from_slots(self) -> Iterator[KeptWindow]:
-        """Those of the general operator; a window that a trigger has purged is not among them."""
+        """Yield the windows kept by the general operator, except windows purged by a trigger."""
         names = [name for evicts in (False, True) if self._keyed.has_restored(name := slots_name(self._merges, evicts))]
         if not names:
             return
@@ -139,7 +140,7 @@ class KeptWindows:
         self._drop_trigger_states()
 
     def change_slots(self, evicts: bool) -> Iterator[tuple[Any, WindowToken, list[Any]]]:
-        """The key, the window and the slot of those that were kept with an evictor, or without, and now are not."""
+        """Yield (key, window, slot) for windows kept before an evictor was added or removed."""
         name = slots_name(self._merges, not evicts)
         if not self._keyed.has_restored(name):
             return
@@ -153,7 +154,7 @@ class KeptWindows:
     # --- what was restored ------------------------------------------------------------------------------------------
 
     def _slots(self, name: str) -> Iterator[tuple[Any, WindowToken, list[Any]]]:
-        """All slots of that name, which has none any more afterwards."""
+        """Yield all slots under that name, removing them."""
         keyed, descriptor = self._keyed, runtime_map(name)
         slots = keyed.map_state(descriptor)
         for key in keyed.keys_of(descriptor):
@@ -172,7 +173,7 @@ class KeptWindows:
                     pass
 
     def _whole(self, contents: Any, name: str) -> Any:
-        """What a window holds, when it may be what the function expects."""
+        """Return a window's contents, if the function can use them."""
         if isinstance(self._contents, ListContents) and not isinstance(contents, list):
             raise StateError(
                 f"{self._context.operator_name}: the function needs the records of a window, but the snapshot holds "
@@ -182,7 +183,7 @@ class KeptWindows:
         return contents
 
     def _folded(self, records: list[tuple[Any, int | None]]) -> Any:
-        """What the records of an evictor are without one."""
+        """Fold the records kept for an evictor into contents without one."""
         contents = self._contents
         folded = contents.first(records[0][0])
         for value, _ in records[1:]:
@@ -190,7 +191,7 @@ class KeptWindows:
         return folded
 
     def _records(self, token: WindowToken, contents: Any, name: str) -> list[tuple[Any, int | None]]:
-        """What an evictor needs."""
+        """Return a window's contents as the records with timestamps that an evictor needs."""
         if not isinstance(self._contents, ListContents):
             raise StateError(
                 f"{self._context.operator_name}: an evictor was added, which needs the records of a window, but the "
@@ -201,7 +202,7 @@ class KeptWindows:
         return [(value, start) for value in contents]
 
     def records(self, kept: KeptWindow) -> list[tuple[Any, int | None]]:
-        """What an evictor needs of a window that a fast operator kept."""
+        """Return the records that an evictor needs, for a window kept by a fast operator."""
         name = SESSIONS if self._merges else OPEN_WINDOWS
         return self._records((kept.start, kept.end), kept.contents, name)
 

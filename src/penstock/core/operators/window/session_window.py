@@ -1,13 +1,13 @@
-"""Session windows by event time, with a fixed gap and the default trigger and without evictor: the fast way (C1).
+"""Event-time session windows with a fixed gap, the default trigger and no evictor: the fast path (C1).
 
-Each key has a few windows that grow and merge as records come.
+Each key has a few windows that grow and merge as records arrive.
 
-A key's state is a list of [start, end, contents, fired]. Windows that overlap or touch are merged, so a key never has
-two windows with one end, and a timer at the end of a window finds it again.
+A key's state is a list of [start, end, contents, fired]. Windows that overlap or touch are merged, so no two windows of
+a key have the same end, and a timer at a window's end identifies the window.
 
-A window only ever grows. While it has not fired there is a timer at its end or before it. The operator sets one when
-the window begins, and again when a timer fires and finds the window grown. So a record that makes a window longer sets
-none.
+A window only ever grows. Until it fires, it has a timer at its end or earlier. The operator sets a timer when the
+window begins, and again when a timer fires and the window has grown in the meantime. So a record that extends a window
+sets no timer.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Session = list[Any]  # [start, end, contents, fired]
 
 
 class SessionWindowOperator(WindowOperatorBase):
-    """Windows that end when a key was silent for a gap."""
+    """Operator for windows that end when a key is silent for a gap."""
 
     merges = True
 
@@ -50,7 +50,7 @@ class SessionWindowOperator(WindowOperatorBase):
         self._firing_key: Any = None
 
     def initialize_state(self) -> None:
-        """Find the sessions and their timers."""
+        """Restore the sessions and their timers."""
         super().initialize_state()
         kept = KeptWindows(self.context, self.merges, self._contents)
         kept.refuse_other_windows()
@@ -66,7 +66,7 @@ class SessionWindowOperator(WindowOperatorBase):
                 table.settle()
 
     def _take(self, kept: KeptWindow) -> None:
-        """A session that the general operator kept."""
+        """Take over a session kept by the general operator."""
         if kept.has_fired and not self._lateness_ms:
             return
         self._sessions[kept.key] = [
@@ -87,7 +87,7 @@ class SessionWindowOperator(WindowOperatorBase):
         contents = self._contents
         add_to = contents.function.add if isinstance(contents, AggregatingContents) else None
         first, add, register_end = contents.first, contents.add, self._ends.register
-        #: a session that ends later has not been passed by event time
+        #: event time has not passed a session that ends later
         first_end = self._watermark + 1
         value: Any = None
         try:
@@ -109,7 +109,7 @@ class SessionWindowOperator(WindowOperatorBase):
                 if touched is None:
                     self._add(key, value, timestamp)
                 else:
-                    # Most records: one session goes on. It has not fired, so it is not late either.
+                    # The most common case: one session continues. It has not fired, so it is not late either.
                     mark(key)
                     held = touched[2]
                     touched[2] = add(held, value) if add_to is None else add_to(value, held)
@@ -190,7 +190,7 @@ class SessionWindowOperator(WindowOperatorBase):
                 if due <= timestamp:
                     self._drop(key, session)
                 else:
-                    self._cleanups.register(due, key)  # the allowed lateness has become longer
+                    self._cleanups.register(due, key)  # the allowed lateness has increased
 
     def _drop(self, key: Any, session: Session) -> None:
         self._changed.add(key)

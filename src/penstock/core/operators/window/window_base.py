@@ -1,4 +1,4 @@
-"""What window operators share: user functions, late records, and emitting what fires."""
+"""The common base of window operators: user functions, late records, and emitting the results of fired windows."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from penstock.state.states import NO_KEY
 
 
 class WindowOperatorBase(FunctionOperator):
-    """What `AlignedWindowOperator`, `SessionWindowOperator` and the general `WindowOperator` share."""
+    """Base class of `AlignedWindowOperator`, `SessionWindowOperator` and the general `WindowOperator`."""
 
-    #: Whether windows may become one.
+    #: Whether windows may merge.
     merges = False
 
     is_keyed = True
@@ -49,26 +49,26 @@ class WindowOperatorBase(FunctionOperator):
         self._late_times: list[int] = []
 
     def share_records(self) -> None:
-        """Several windows may have the same record, or fire several times: none changes what another one has."""
+        """Copy records and results, because windows may share a record or fire several times."""
         self._keeps_fired = True
         self._contents.copy_records()
 
     def user_functions(self) -> tuple[Any, ...]:
-        """The function that aggregates and the one that sees the result."""
+        """Return the aggregating function and the window function."""
         return (self.function, self._result and self._result.function)
 
     def late_outputs(self) -> tuple[str, ...]:
-        """That of the operator, when it has one."""
+        """Return the tag of the operator's late-record output, if it has one."""
         return () if self._late_tag is None else (self._late_tag,)
 
     def initialize_state(self) -> None:
-        """Find what contexts of window functions reach."""
+        """Create the environment of the window function's contexts."""
         super().initialize_state()
         states = None if self.merges else WindowStates(self.context, WINDOW_STATES)
         self._environment = WindowEnvironment(self.context, self.window_tokens(), states)
 
     def window_tokens(self) -> WindowTokens:
-        """What stands for windows in state."""
+        """Return the converter between windows and their tokens in state."""
         return WindowTokens(None)
 
     def open(self) -> None:
@@ -99,7 +99,7 @@ class WindowOperatorBase(FunctionOperator):
         self._watermark = before
 
     def require_timestamps(self, batch: Batch) -> list[int]:
-        """The batch's timestamps; raises when its records carry none."""
+        """Return the batch's timestamps; raises if its records have none."""
         if batch.timestamps is None:
             raise WrongTypeError(
                 f"{self.context.operator_name}: event-time windows need timestamps, but these records have none; give "
@@ -109,7 +109,7 @@ class WindowOperatorBase(FunctionOperator):
         return batch.timestamps
 
     def fire_all(self, start: int, end: int, pane: Mapping[Any, Any]) -> None:
-        """Add the results of a window for all its keys to what is emitted next.
+        """Collect a window's results for all its keys, to be emitted next.
 
         Raises:
             UserCodeError: if a function raises.
@@ -149,7 +149,7 @@ class WindowOperatorBase(FunctionOperator):
         self.context.fired_timers += len(pane)
 
     def fire(self, key: Any, start: int, end: int, contents: Any) -> None:
-        """Add a window's result to what is emitted next."""
+        """Collect a window's result, to be emitted next."""
         result = self._result_function()(contents)
         if self._result is None:
             self._fired.values.append(result)
@@ -158,15 +158,15 @@ class WindowOperatorBase(FunctionOperator):
             self.emit_result(key, TimeWindow(start, end), result)
 
     def _result_function(self) -> Callable[[Any], Any]:
-        """What gives a window's result from its contents: a copy, if these stay behind."""
+        """Return the function from a window's contents to its result, as a copy if the contents stay in state."""
         return self.result_of if self._keeps_fired else self._contents.result_function()
 
     def result_of(self, contents: Any) -> Any:
-        """A window's result, as a copy: its contents stay behind."""
+        """Return a window's result as a copy, because the window keeps its contents."""
         return detached(self._contents.result(contents))
 
     def emit_result(self, key: Any, window: Any, result: Any) -> None:
-        """Add what the window function makes of a window's result to what is emitted next."""
+        """Apply the window function to a window's result, and collect its output to be emitted next."""
         if self._result is None:
             self._fired.values.append(result)
         else:
@@ -177,16 +177,16 @@ class WindowOperatorBase(FunctionOperator):
         self._fired.add_times(window.max_timestamp())
 
     def is_late(self, end: int) -> bool:
-        """Whether a window has been cleaned up already."""
+        """Return whether a window has already been cleaned up."""
         return end - 1 + self._lateness_ms <= self._watermark
 
     def late_record(self, value: Any, timestamp: int) -> None:
-        """A record all of whose windows are gone."""
+        """Collect a record whose windows have all been cleaned up."""
         self._late.append(value)
         self._late_times.append(timestamp)
 
     def emit_collected(self) -> None:
-        """Emit what fired, and the late records."""
+        """Emit the collected results and late records."""
         self.context.keyed.current_key = NO_KEY
         if self._fired.values:
             fired, self._fired = self._fired, Results()

@@ -1,4 +1,4 @@
-"""What a window holds for one key, and what it gives when it fires: the ways to aggregate and to emit."""
+"""A window's contents for one key and its result when it fires: the ways to aggregate and to emit."""
 
 from __future__ import annotations
 
@@ -20,41 +20,42 @@ from penstock.core.windowing.windows import WindowTokens
 from penstock.state.errors import StateError
 
 W = TypeVar("W")
-#: What gives the records to emit, called with a key, the second one here, and the records of a window or its aggregate.
+#: The function that returns the records to emit, called with a key, the second item, and a window's records or
+#: aggregate.
 Call: TypeAlias = tuple[Callable[[Any, Any, list[Any]], Iterable[Any] | None], Any]
 
 
 class WindowContents(ABC):
-    """How records become contents. Contents may be changed in place by `add`."""
+    """Aggregates records into contents. `add` may change contents in place."""
 
     function: Any = None
 
     @abstractmethod
     def first(self, value: Any) -> Any:
-        """Contents of a window with one record."""
+        """Return the contents of a window with one record."""
 
     @abstractmethod
     def add(self, contents: Any, value: Any) -> Any:
-        """Contents with one more record."""
+        """Return the contents with one more record."""
 
     @abstractmethod
     def merge(self, one: Any, other: Any) -> Any:
-        """Contents of two windows that became one."""
+        """Return the contents of two merged windows."""
 
     def copy_records(self) -> None:  # noqa: B027 - a hook
-        """Records belong to other windows, too: what may change a record gets a copy."""
+        """Copy records before they can be changed, because other windows share them."""
 
     def result(self, contents: Any) -> Any:
-        """What the window gives."""
+        """Return the window's result."""
         return contents
 
     def result_function(self) -> Callable[[Any], Any]:
-        """`result`, or what does the same in one call."""
+        """Return `result`, or a single call with the same effect."""
         return self.result
 
 
 class ReducingContents(WindowContents):
-    """One value, into which records are folded."""
+    """A single value into which records are folded."""
 
     def __init__(self, function: Any, type_info: TypeInformation | None = None) -> None:
         self.function = function
@@ -62,11 +63,11 @@ class ReducingContents(WindowContents):
         self._copies = False
 
     def copy_records(self) -> None:
-        """The function may change both of its arguments."""
+        """Copy records, because the function may change both of its arguments."""
         self._copies = True
 
     def first(self, value: Any) -> Any:
-        """The record itself."""
+        """Return the record itself."""
         return detached(value) if self._copies else value
 
     def add(self, contents: Any, value: Any) -> Any:
@@ -84,19 +85,19 @@ class FieldContents(ReducingContents):
     function: FieldReduce
 
     def __init__(self, function: FieldReduce) -> None:
-        super().__init__(function)  # which rounds by itself
+        super().__init__(function)  # the function rounds by itself
 
     def copy_records(self) -> None:
-        """The aggregate is a record of its own."""
+        """Do nothing: the aggregate is a separate record."""
 
     def first(self, value: Any) -> Any:
-        """The record itself, if it has the field."""
+        """Return the record itself, if it has the field."""
         self.function.check(value)
         return super().first(value)
 
 
 class AggregatingContents(WindowContents):
-    """An accumulator of an aggregate function."""
+    """The accumulator of an aggregate function."""
 
     def __init__(self, function: Any) -> None:
         self.function = function
@@ -106,12 +107,12 @@ class AggregatingContents(WindowContents):
         self._get_result = function.get_result
 
     def copy_records(self) -> None:
-        """The accumulator may be a record, or hold one, and the function may change it."""
+        """Copy records: the accumulator may be or contain a record, and the function may change it."""
         add = self.function.add
         self.accumulate = lambda value, accumulator: add(detached(value), accumulator)
 
     def first(self, value: Any) -> Any:
-        """A new accumulator with the record."""
+        """Return a new accumulator with the record."""
         return self.accumulate(value, self._create())
 
     def add(self, contents: Any, value: Any) -> Any:
@@ -123,11 +124,11 @@ class AggregatingContents(WindowContents):
         return self.function.merge(one, other)
 
     def result(self, contents: Any) -> Any:
-        """The function's result."""
+        """Return the function's result."""
         return self._get_result(contents)
 
     def result_function(self) -> Callable[[Any], Any]:
-        """The user's own."""
+        """Return the user's own `get_result`."""
         function: Callable[[Any], Any] = self._get_result
         return function
 
@@ -136,10 +137,10 @@ class AggregatingContents(WindowContents):
 
 
 class ListContents(WindowContents):
-    """All records."""
+    """A list of all records."""
 
     def first(self, value: Any) -> Any:
-        """A list of one."""
+        """Return a list with the record."""
         return [value]
 
     def add(self, contents: Any, value: Any) -> Any:
@@ -153,7 +154,7 @@ class ListContents(WindowContents):
 
 
 class WindowEnvironment:
-    """What the context of a window function reaches of the operator; `states` is None where windows merge."""
+    """The part of the operator that window function contexts can reach; `states` is None if windows merge."""
 
     def __init__(self, context: OperatorContext, tokens: WindowTokens, states: WindowStates | None) -> None:
         self.now_ms: Callable[[], int] = context.clock.now_ms
@@ -162,7 +163,7 @@ class WindowEnvironment:
         self._states = states
 
     def state_of(self, window: Any) -> WindowStateStore:
-        """The states of the current key and a window."""
+        """Return the states of the current key and a window."""
         if self._states is None:
             raise StateError(
                 "window_state() cannot be used with windows that merge, because a window may become part of another: "
@@ -172,7 +173,7 @@ class WindowEnvironment:
 
 
 class WindowProcessContext(Generic[W]):
-    """What a process window function is handed beside key and records."""
+    """The context that a process window function receives besides key and records."""
 
     __slots__ = ("_environment", "_watermark", "_window")
 
@@ -182,28 +183,28 @@ class WindowProcessContext(Generic[W]):
         self._environment = environment
 
     def window(self) -> W:
-        """The window that fires, or is cleaned up."""
+        """Return the window that fires or is cleaned up."""
         return self._window
 
     def current_watermark(self) -> int:
-        """Event time, ms."""
+        """Return the event time in ms."""
         return self._watermark
 
     def current_processing_time(self) -> int:
-        """Processing time, ms."""
+        """Return the processing time in ms."""
         return self._environment.now_ms()
 
     def window_state(self) -> KeyedStateStore:
-        """State of this key and window; what is set here is to be removed in `clear`. Not for windows that merge."""
+        """Return the state of this key and window, to be removed in `clear`. Not for merging windows."""
         return self._environment.state_of(self._window)
 
     def global_state(self) -> KeyedStateStore:
-        """State of this key over all windows."""
+        """Return the state of this key across all windows."""
         return self._environment.global_state
 
 
 class WindowResult(ABC):
-    """What is done with a window's result when it fires; `is_list`: whether that is the list of its records."""
+    """Handles a window's result when it fires; `is_list`: whether the result is the list of its records."""
 
     def __init__(self, function: Any, is_list: bool) -> None:
         self.function = function
@@ -211,25 +212,25 @@ class WindowResult(ABC):
 
     @abstractmethod
     def call(self, window: Any, watermark: int, environment: WindowEnvironment) -> Call:
-        """What is called for each key of a window that fires."""
+        """Return the call to make for each key of a firing window."""
 
     def emit(
         self, key: Any, window: Any, result: Any, watermark: int, environment: WindowEnvironment
     ) -> Iterable[Any] | None:
-        """The records to emit for one key."""
+        """Return the records to emit for one key."""
         call, beside = self.call(window, watermark, environment)
         emitted = call(key, beside, result if self.is_list else [result])
         return None if emitted is None else results_of(emitted, call)
 
     def clear(self, window: Any, watermark: int, environment: WindowEnvironment) -> None:  # noqa: B027 - a hook
-        """The window is cleaned up."""
+        """Clean up after the window."""
 
 
 class ProcessResult(WindowResult):
     """A `ProcessWindowFunction`."""
 
     def call(self, window: Any, watermark: int, environment: WindowEnvironment) -> Call:
-        """The function, with a context."""
+        """Return the function, with a context."""
         return self.function.process, WindowProcessContext(window, watermark, environment)
 
     def clear(self, window: Any, watermark: int, environment: WindowEnvironment) -> None:
@@ -243,7 +244,7 @@ class ProcessAllResult(ProcessResult):
     """A `ProcessAllWindowFunction`."""
 
     def call(self, window: Any, watermark: int, environment: WindowEnvironment) -> Call:
-        """The function, with a context and without the key."""
+        """Return the function, with a context and without the key."""
         return _without_key(self.function.process), WindowProcessContext(window, watermark, environment)
 
 
@@ -251,7 +252,7 @@ class ApplyResult(WindowResult):
     """A `WindowFunction`."""
 
     def call(self, window: Any, watermark: int, environment: WindowEnvironment) -> Call:
-        """The function, with the window."""
+        """Return the function, with the window."""
         return method(self.function, "apply"), window
 
 
@@ -259,7 +260,7 @@ class ApplyAllResult(ApplyResult):
     """An `AllWindowFunction`."""
 
     def call(self, window: Any, watermark: int, environment: WindowEnvironment) -> Call:
-        """The function, with the window and without the key."""
+        """Return the function, with the window and without the key."""
         return _without_key(method(self.function, "apply")), window
 
 

@@ -1,4 +1,4 @@
-"""What assigners, triggers and evictors are handed by the general window operator."""
+"""The contexts that the general window operator passes to assigners, triggers and evictors."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PROCESSING_TIMERS: Final = "_penstock_window_processing_timers"
 
 
 class Times(Protocol):
-    """What knows event time."""
+    """An operator that knows event time."""
 
     context: OperatorContext
 
@@ -34,7 +34,7 @@ class Times(Protocol):
 
 
 class _AssignerRuntimeContext(RuntimeContext):
-    """Knows the value states that it was asked for: an assigner has no `open`, so it asks with every record."""
+    """Caches the requested value states: an assigner has no `open`, so it requests them with every record."""
 
     def __init__(self, context: OperatorContext) -> None:
         super().__init__(context)
@@ -48,18 +48,18 @@ class _AssignerRuntimeContext(RuntimeContext):
 
 
 class AssignerContext(WindowAssigner.WindowAssignerContext):
-    """What an assigner may look at beside the record."""
+    """The context that an assigner receives besides the record."""
 
     def __init__(self, context: OperatorContext) -> None:
         self._now_ms = context.clock.now_ms
         self._runtime_context = _AssignerRuntimeContext(context)
 
     def get_current_processing_time(self) -> int:
-        """Processing time in ms."""
+        """Return the processing time in ms."""
         return self._now_ms()
 
     def get_runtime_context(self) -> RuntimeContext:
-        """The operator's runtime context, whose keyed state is that of the record's key."""
+        """Return the operator's runtime context, whose keyed state belongs to the record's key."""
         return self._runtime_context
 
 
@@ -80,7 +80,7 @@ class _TimesContext:
 
 
 class EvictorContext(_TimesContext, Evictor.EvictorContext):
-    """What an evictor is handed beside the records."""
+    """The context that an evictor receives besides the records."""
 
 
 class TriggerContext(_TimesContext, Trigger.OnMergeContext):
@@ -93,14 +93,14 @@ class TriggerContext(_TimesContext, Trigger.OnMergeContext):
         self._states = WindowStates(times.context, TRIGGER_STATES)
         self._token: WindowToken = ()
         self._merged: Sequence[WindowToken] = ()
-        #: Whether processing-time timers are taken; not any more at the end, of the input or of a key in batch.
+        #: Whether processing-time timers are accepted; no longer at the end of the input, or of a key in batch.
         self.takes_processing_timers = True
         self.after_end = TimersAfterEnd(times.context)
         self.event_timers = WindowTimers(keyed.table(EVENT_TIMERS))
         self.processing_timers = WindowTimers(keyed.table(PROCESSING_TIMERS))
 
     def enter(self, token: WindowToken, merged: Sequence[WindowToken] = ()) -> TriggerContext:
-        """Stand for a window, which others (`merged`) may just have become."""
+        """Switch to a window, into which other windows (`merged`) may just have been merged."""
         self._token = token
         self._merged = merged
         return self

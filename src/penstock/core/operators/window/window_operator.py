@@ -1,24 +1,24 @@
-"""The general window operator: any assigner, any trigger, event time and processing time, with or without evictor (C1).
+"""The general window operator: any assigner, any trigger, event or processing time, with or without evictor (C1).
 
 Common cases have operators of their own, which are much faster: `aligned_window` and `session_window`.
 
-**State.** A key has a map from windows to slots. A slot is a list: of the window's contents, or empty when the trigger
-has purged a window that merges (its window is still there to be merged). Windows that do not merge have no slot when
-they are empty. Besides, there are timers (`window_timers`), and what triggers and functions keep (`window_states`).
+**State.** A key has a map from windows to slots. A slot is a list of the window's contents; it is empty if the trigger
+has purged a merging window, because the window must remain available for merging. An empty non-merging window has no
+slot. In addition, there are timers (`window_timers`) and the state of triggers and functions (`window_states`).
 
-**A window's life.** The operator adds a record to the slots of its windows, and asks the trigger for each of them what
-to do. Every window has a timer for its clean-up: at its end, or by event time the allowed lateness after its end. Then
-its slot goes, and the trigger is told to clear, and so is a function that keeps state for its windows. Windows that
-never end (count windows, the global one) have no such timer: a trigger has to purge them.
+**A window's life.** The operator adds a record to the slots of its windows, and asks the trigger what to do for each of
+them. Every window has a cleanup timer at its end or, in event time, the allowed lateness after its end. The timer
+removes the slot and clears the trigger, and also the state that a function keeps for the window. Windows that never end
+(count windows, the global window) have no such timer: a trigger has to purge them.
 
-**Merging.** When windows become one, the trigger hears of it first and may merge its state. Then the operator clears
-the windows that are gone, and merges their contents, in the order of the windows.
+**Merging.** When windows merge, the operator first calls the trigger, which may merge its state. Then the operator
+clears the windows that were merged away and merges their contents, in window order.
 
-**Late records.** By event time a window is late when its clean-up has passed. A record all of whose windows are late is
-dropped and counted, or goes to the side output.
+**Late records.** In event time, a window is late once its cleanup time has passed. A record whose windows are all late
+is dropped and counted, or goes to the side output.
 
-**Processing time.** A timer at t fires when the clock has passed t, 1 ms later than a process function's. So a window
-[0, 10) whose trigger waits for 9 has all records that came while it was 9.
+**Processing time.** A timer at t fires when the clock has passed t, 1 ms later than a process function's timer. So a
+window [0, 10) whose trigger waits for 9 has all records that arrived while the clock was at 9.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ CONTINUE = TriggerResult.CONTINUE
 
 
 class WindowOperator(WindowOperatorBase):
-    """See the module's text. With an evictor `contents` is made of the window's records whenever it fires."""
+    """See the module docstring. With an evictor, `contents` is built from the window's records at each firing."""
 
     def __init__(
         self,
@@ -72,16 +72,16 @@ class WindowOperator(WindowOperatorBase):
 
     @property
     def watermark(self) -> int:
-        """The event time that this subtask has reached, ms."""
+        """The event time (ms) that this subtask has reached."""
         return self._watermark
 
     def window_tokens(self) -> WindowTokens:
-        """What stands for windows in state."""
+        """Return the converter between windows and their tokens in state."""
         self._tokens = WindowTokens(self._assigner.get_window_serializer())
         return self._tokens
 
     def initialize_state(self) -> None:
-        """Find the windows, and their timers."""
+        """Restore the windows and their timers."""
         super().initialize_state()
         self._slots = open_runtime_map(self.context.keyed, slots_name(self.merges, self._evictor is not None))
         self._ctx = TriggerContext(self)
@@ -93,7 +93,7 @@ class WindowOperator(WindowOperatorBase):
         self._take_kept()
 
     def _take_kept(self) -> None:
-        """Begin with windows that were kept by a fast operator, or when there was another evictor, or none."""
+        """Take over windows kept by a fast operator, or before an evictor was added or removed."""
         keyed, slots = self.context.keyed, self._slots
         kept = KeptWindows(self.context, self.merges, self._contents)
         kept.refuse_other_windows()
@@ -117,7 +117,7 @@ class WindowOperator(WindowOperatorBase):
     # --- records ------------------------------------------------------------------------------------------------------
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
-        """Add every record to its windows; emit what fires, and what is late."""
+        """Add every record to its windows; emit the results of firing windows and the late records."""
         timestamps: Iterable[int | None] | None = batch.timestamps
         if self._is_event_time:
             timestamps = self.require_timestamps(batch)
@@ -173,7 +173,7 @@ class WindowOperator(WindowOperatorBase):
     # --- merging ------------------------------------------------------------------------------------------------------
 
     def _merge_in(self, key: Any, window: Any) -> Any:
-        """The window that a new one has become by merging it with those of the key."""
+        """Merge a new window with the windows of the key, and return the resulting window."""
         window_of = self._tokens.window_of
         tokens = sorted(self._slots.keys())
         windows = {window_of(token): token for token in tokens}
@@ -271,11 +271,11 @@ class WindowOperator(WindowOperatorBase):
         self.output.emit_watermark(timestamp)
 
     def resume_event_time(self, watermark: int) -> None:
-        """Note event time. Timers for earlier times fire at the next watermark, as they do without a restart."""
+        """Set the event time. Timers for earlier times fire at the next watermark, as they do without a restart."""
         self._watermark = time_of_sessions(watermark) if self.merges and self._is_event_time else watermark
 
     def next_timer_ms(self) -> int | None:
-        """When the earliest processing-time timer (ms) has passed."""
+        """Return when (ms) the earliest processing-time timer fires."""
         due = self._ctx.processing_timers.next_timestamp()
         return None if due is None else due + 1
 
@@ -289,7 +289,7 @@ class WindowOperator(WindowOperatorBase):
         self._ctx.processing_timers.clear()
 
     def end_keys(self) -> None:
-        """Fire all timers of both kinds. Timers of the clock that triggers set meanwhile are dropped and counted."""
+        """Fire all timers of both kinds. Processing-time timers that triggers set meanwhile are dropped and counted."""
         super().end_keys()
         self._ctx.takes_processing_timers = False
         self._fire_timers(self._ctx.processing_timers, MAX_WATERMARK, self._trigger.on_processing_time)
@@ -308,7 +308,7 @@ class WindowOperator(WindowOperatorBase):
             fired += 1
             keyed.current_key = firing = key
             if self.merges and not slots.contains(token):
-                return  # it has become part of another window
+                return  # the window was merged into another one
             window = self._tokens.window_of(token)
             self._act(key, window, token, on_time(timestamp, window, self._ctx.enter(token)))
             if is_cleaning:
@@ -316,7 +316,7 @@ class WindowOperator(WindowOperatorBase):
                 if timestamp == due or (timestamp > due and slots.contains(token)):
                     self._clean_up(window, token)
                 elif timestamp < due < MAX_TIMESTAMP and slots.contains(token):
-                    self._register(due)  # it is there already, unless the allowed lateness has become longer
+                    self._register(due)  # already registered, unless the allowed lateness has increased
 
         try:
             timers.fire(up_to, fire)
@@ -330,7 +330,7 @@ class WindowOperator(WindowOperatorBase):
 
 
 class _Merges(MergingWindowAssigner.MergeCallback[Any]):
-    """Writes down what merges."""
+    """Records which windows merge."""
 
     def __init__(self) -> None:
         self.found: list[tuple[set[Any], Any]] = []

@@ -1,8 +1,8 @@
-"""State that belongs to a key and a window: that of triggers, and of process window functions (C1, D1).
+"""State of a key and a window, for triggers and process window functions (C1, D1).
 
-Each such state is a map state of the key, from what stands for the window to what a plain state would hold. So it is
-stored, restored, rescaled and converted as every map state is, and a window that is gone leaves nothing. Where a
-descriptor has a time to live, the state of a window expires as a whole, counted from its last change.
+Each such state is a map state of the key, from a window's token to the content of a plain state. So it is stored,
+restored, rescaled and converted like any map state, and a removed window leaves no state. If a descriptor has a time to
+live, the state of a window expires as a whole, counted from its last change.
 """
 
 from __future__ import annotations
@@ -34,27 +34,27 @@ from penstock.state.descriptors import (
 from penstock.state.states import AggregatingState, ListState, MapState, ReducingState, ValueState
 from penstock.state.ttl.states import open_map_state
 
-#: What the name begins with under which the general window operator keeps the windows of each key (`kept_windows`).
+#: The prefix of the state names of the general window operator's windows (`kept_windows`).
 WINDOW_SLOTS: Final = "_penstock_window_slots"
-#: What the names of states of triggers and of window functions begin with in snapshots.
+#: The prefixes of the state names of triggers and window functions in snapshots.
 TRIGGER_STATES: Final = "trigger-state:"
 WINDOW_STATES: Final = "window-state:"
 
 
 def runtime_map(name: str) -> MapStateDescriptor:
-    """The descriptor of a map state of the runtime, whose name user code cannot take."""
+    """Return the descriptor of a runtime map state, with a name that user code cannot use."""
     descriptor = MapStateDescriptor("runtime")
     descriptor.name = name
     return descriptor
 
 
 def open_runtime_map(keyed: KeyedStateBackend, name: str) -> MapState[Any, Any]:
-    """A map state of the runtime."""
+    """Open a map state of the runtime."""
     return keyed.map_state(runtime_map(name))
 
 
 class WindowStates:
-    """The states of windows, of one kind of owner; all belong to the backend's current key."""
+    """The window states of one kind of owner, for the backend's current key."""
 
     def __init__(self, context: OperatorContext, prefix: str) -> None:
         self._keyed = context.keyed
@@ -63,7 +63,7 @@ class WindowStates:
         self._opened: dict[str, tuple[StateDescriptor, MapState[Any, Any]]] = {}
 
     def get(self, descriptor: StateDescriptor, token: WindowToken) -> Any:
-        """The state that a descriptor names, of one window."""
+        """Return the state that a descriptor names, for one window."""
         states = self._states(descriptor)
         if isinstance(descriptor, ListStateDescriptor):
             return WindowListState(states, token)
@@ -76,7 +76,7 @@ class WindowStates:
         return WindowValueState(states, token)
 
     def merge(self, descriptor: StateDescriptor, target: WindowToken, sources: Iterable[WindowToken]) -> None:
-        """Move the merged state of several windows to one window; the others then have none."""
+        """Move the merged state of several windows to one window, leaving none for the others."""
         states = self._states(descriptor)
         merged: Any = None
         for source in sources:
@@ -125,23 +125,23 @@ class WindowStateStore(KeyedStateStore):
         self._token = token
 
     def get_state(self, state_descriptor: ValueStateDescriptor) -> ValueState[Any]:
-        """The value state of the window."""
+        """Return the value state of the window."""
         return declared_value_state(state_descriptor, self._states.get(state_descriptor, self._token))
 
     def get_list_state(self, state_descriptor: ListStateDescriptor) -> ListState[Any]:
-        """The list state of the window."""
+        """Return the list state of the window."""
         return declared_list_state(state_descriptor, self._states.get(state_descriptor, self._token))
 
     def get_map_state(self, state_descriptor: MapStateDescriptor) -> MapState[Any, Any]:
-        """The map state of the window."""
+        """Return the map state of the window."""
         return declared_map_state(state_descriptor, self._states.get(state_descriptor, self._token))
 
     def get_reducing_state(self, state_descriptor: ReducingStateDescriptor) -> ReducingState[Any]:
-        """The reducing state of the window."""
+        """Return the reducing state of the window."""
         return declared_reducing_state(state_descriptor, lambda made: self._states.get(made, self._token))
 
     def get_aggregating_state(self, state_descriptor: AggregatingStateDescriptor) -> AggregatingState[Any, Any]:
-        """The aggregating state of the window."""
+        """Return the aggregating state of the window."""
         return declared_aggregating_state(state_descriptor, lambda made: self._states.get(made, self._token))
 
 
@@ -257,7 +257,7 @@ class WindowReducingState(ReducingState[Any]):
 
 
 class WindowAggregatingState(AggregatingState[Any, Any]):
-    """One accumulator for each key and window; `get` gives the aggregate function's result."""
+    """One accumulator for each key and window; `get` returns the aggregate function's result."""
 
     __slots__ = ("_states", "_token")
 

@@ -1,7 +1,7 @@
-"""Timers of windows: which windows of which keys are due when, in one time domain.
+"""Timers of windows in one time domain: which windows of which keys are due when.
 
-As `TimerQueue`, but an item is a key with a window. The buckets are the namespaces of a state table, and their keys are
-those of the stream, so that timers move with their keys; under each lie the windows that are due.
+Like `TimerQueue`, but an item is a key with a window. The buckets are namespaces of a state table, keyed like the
+stream, so timers move with their keys. Each key's entry contains the windows that are due.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from penstock.state.backend import KeyedTable
 
 
 class WindowTimers:
-    """Windows of keys with the times (ms) at which they are due; each is due at most once a time."""
+    """Windows of keys with the times (ms) at which they are due; each is due at most once per time."""
 
     __slots__ = ("_buckets", "_heap", "_table")
 
@@ -26,7 +26,7 @@ class WindowTimers:
         heapify(self._heap)
 
     def register(self, timestamp: int, key: Any, token: WindowToken) -> None:
-        """Let a window of a key be due; a second registration changes nothing."""
+        """Make a window of a key due at `timestamp`; a second registration changes nothing."""
         bucket = self._buckets.get(timestamp)
         if bucket is None:
             bucket = self._table.entries(timestamp)
@@ -41,12 +41,12 @@ class WindowTimers:
         self._table.changed(timestamp).add(key)
 
     def holds(self, timestamp: int, key: Any, token: WindowToken) -> bool:
-        """Whether a window of a key is due at `timestamp`."""
+        """Return whether a window of a key is due at `timestamp`."""
         bucket = self._buckets.get(timestamp)
         return bucket is not None and token in (bucket.get(key) or ())
 
     def delete(self, timestamp: int, key: Any, token: WindowToken) -> None:
-        """Forget a window of a key at `timestamp`, when it is there."""
+        """Remove the timer of a window of a key at `timestamp`, if there is one."""
         bucket = self._buckets.get(timestamp)
         if bucket is not None:
             self._take(timestamp, bucket, key, token)
@@ -62,7 +62,7 @@ class WindowTimers:
         return True
 
     def times(self) -> dict[tuple[Any, WindowToken], set[int]]:
-        """For each window of a key, all times at which it is due."""
+        """Return all due times for each window of a key."""
         found: dict[tuple[Any, WindowToken], set[int]] = {}
         for timestamp, bucket in self._buckets.items():
             for key, due in bucket.items():
@@ -71,7 +71,7 @@ class WindowTimers:
         return found
 
     def next_timestamp(self) -> int | None:
-        """The earliest time at which anything is due, or None."""
+        """Return the earliest time at which anything is due, or None."""
         while self._heap:
             timestamp: int = self._heap[0]
             if self._buckets.get(timestamp):
@@ -81,23 +81,23 @@ class WindowTimers:
         return None
 
     def clear(self) -> None:
-        """Forget all."""
+        """Remove all timers."""
         for timestamp in list(self._buckets):
             self._table.drop(timestamp)
         self._heap.clear()
 
     def fire(self, up_to: int, on_timer: Callable[[int, Any, WindowToken], None]) -> None:
-        """Call `on_timer` for all that is due at or before `up_to`; timers may be added and deleted meanwhile."""
+        """Call `on_timer` for all timers due at or before `up_to`; timers may be added and deleted meanwhile."""
         while (timestamp := self.next_timestamp()) is not None and timestamp <= up_to:
             for key in list(self._buckets[timestamp]):
                 if not self._fire_key(timestamp, key, on_timer):
                     break
 
     def _fire_key(self, timestamp: int, key: Any, on_timer: Callable[[int, Any, WindowToken], None]) -> bool:
-        """Whether the bucket is still the one that is next."""
+        """Fire a key's timers; return False if an earlier timer was set, so that the bucket is no longer next."""
         bucket, settle = self._buckets[timestamp], self._table.settle
         for token in list(bucket.get(key) or ()):
-            # A timer that was deleted by an earlier one of the same time must not fire.
+            # A timer deleted by an earlier one of the same time must not fire.
             if self._take(timestamp, bucket, key, token):
                 on_timer(timestamp, key, token)
                 if settle is not None:

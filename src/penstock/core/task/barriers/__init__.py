@@ -1,22 +1,22 @@
-"""Barrier handling: when a task takes its part of a checkpoint; one class for each mode, one interface (G1 to G5).
+"""Barrier handling: when a task takes its part of a checkpoint; one class per mode, one interface (G1 to G5).
 
-Theory. A barrier splits each channel's records into those before and those after it, so the barriers of one
-checkpoint cut the whole dataflow in two. A checkpoint is right when its state is that of one such cut:
+Theory. A barrier splits each channel's records into the records before and after it, so the barriers of one checkpoint
+cut the whole dataflow in two. A checkpoint is consistent if its state matches one such cut:
 
 - *aligned*: a task takes its snapshot when it has processed, on every channel, exactly the records before the barrier.
   It holds back a channel that has delivered the barrier until all have.
-- *at least once*: the same without holding back. Records after the barrier may be in the state too; they are
+- *at least once*: the same without holding back. The state may also include records after the barrier; they are
   processed again after a recovery.
-- *unaligned*: a task takes its snapshot as soon as it hears of the barrier. The records that are still before the
-  barrier become part of the checkpoint: those in the queues of the task's channels, and those in its own output queues,
-  which the barrier overtakes. A recovery puts them back into those queues.
-- *forced aligned*: in unaligned modes, a task with a broadcast input aligns all the same, on all its inputs, and no
-  barrier overtakes records on their way to it.
+- *unaligned*: a task takes its snapshot as soon as the first barrier arrives. The records still before the barrier
+  become part of the checkpoint: records in the queues of the task's channels, and in its own output queues, which the
+  barrier overtakes. A recovery puts them back into those queues.
+- *forced aligned*: in unaligned modes, a task with a broadcast or pointwise input still aligns, on all its inputs, and
+  no barrier overtakes records on their way to it.
 
-Rules, the same for all modes (G3). At most one alignment is in progress. A newer barrier ends an older alignment,
-whose checkpoint the task then declines. The task ignores a barrier of an older or of an ended checkpoint. A cancel
-marker ends the alignment that it names, or makes the task ignore a later barrier of that checkpoint. A channel that has
-ended counts as aligned. Whatever ends an alignment releases all channels.
+Rules, the same for all modes (G3). At most one alignment is in progress. A newer barrier ends an older alignment, whose
+checkpoint the task then declines. The task ignores a barrier of an older or an ended checkpoint. A cancel marker ends
+the alignment that it names, or makes the task ignore a later barrier of that checkpoint. A channel that has ended
+counts as aligned. The end of an alignment, whatever its cause, releases all channels.
 """
 
 from penstock.core.protocol import TaskSettings
@@ -42,7 +42,7 @@ __all__ = [
 def barrier_handler_for(
     settings: TaskSettings, gate: InputGate, target: CheckpointTarget, supports_unaligned: bool
 ) -> BarrierHandler:
-    """The handler of the mode that a task's settings name; `supports_unaligned`: whether all of its inputs do."""
+    """Return the handler for a task's settings; `supports_unaligned`: whether all of its inputs support it."""
     if not settings.exactly_once:
         return AtLeastOnceBarrierHandler(gate, target)
     if not settings.unaligned:

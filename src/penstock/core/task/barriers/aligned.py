@@ -8,13 +8,13 @@ from penstock.core.task.channels.input_gate import InputChannel, InputGate
 
 
 class AlignedBarrierHandler(BarrierHandler):
-    """See the package's text. `held_back_bytes_max` bounds what an alignment may hold back; None for no bound."""
+    """See the package docstring. `held_back_bytes_max` limits what an alignment may hold back; None for no limit."""
 
     def __init__(self, gate: InputGate, target: CheckpointTarget, held_back_bytes_max: int | None = None) -> None:
         super().__init__(gate, target)
-        #: The highest checkpoint that was begun or cancelled here; nothing at or below it begins again.
+        #: The highest checkpoint that has begun or was cancelled here; none up to it begins again.
         self._latest_id = 0
-        #: Checkpoints given up before any of their barriers came: those that come yet begin nothing.
+        #: Checkpoints aborted before any of their barriers arrived; later barriers of theirs are ignored.
         self._aborted: set[int] = set()
         self._aligning: CheckpointBarrier | None = None
         self._arrived: set[int] = set()
@@ -72,14 +72,14 @@ class AlignedBarrierHandler(BarrierHandler):
         self._complete_if_aligned()
 
     def on_aborted(self, checkpoint_id: int) -> None:
-        """Stop aligning on it: some of its barriers may never come."""
+        """Stop aligning on the checkpoint, because some of its barriers may never arrive."""
         if self._aligning is not None and self._aligning.checkpoint_id == checkpoint_id:
             self._end_alignment()
         elif checkpoint_id > self._latest_id:
             self._aborted = {i for i in self._aborted if i > self._latest_id} | {checkpoint_id}
 
     def on_arrival(self, channel: InputChannel, buffer: Buffer) -> None:
-        """Check the bound on what is held back."""
+        """Abort the checkpoint if its alignment holds back too many bytes."""
         if self._aligning is None or self._held_back_bytes_max is None or not channel.is_blocked:
             return
         held_back = self.gate.held_back_bytes()
@@ -107,7 +107,7 @@ class AlignedBarrierHandler(BarrierHandler):
         self.target.trigger_checkpoint(barrier, alignment_ms, held_back, processed_bytes=processed_bytes)
 
     def validate(self) -> None:
-        """Assert what holds between any two steps. The simulator calls this; a running job never does."""
+        """Assert the invariants that hold between any two steps. Only the simulator calls this, never a running job."""
         held_back, current = self.gate.held_back, self._aligning
         assert held_back == self._arrived, (
             f"channels {sorted(held_back)} are held back, and {sorted(self._arrived)} have delivered the barrier"

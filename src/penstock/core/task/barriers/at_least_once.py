@@ -1,4 +1,4 @@
-"""At least once: barriers are counted, no channel is held back (G5)."""
+"""At least once: barriers are counted, and no channel is held back (G5)."""
 
 from __future__ import annotations
 
@@ -6,21 +6,22 @@ from penstock.core.records import CancelCheckpointMarker, CheckpointBarrier
 from penstock.core.task.barriers.handler import BarrierHandler, CheckpointTarget
 from penstock.core.task.channels.input_gate import InputChannel, InputGate
 
-#: Checkpoints whose barriers are counted at once; the oldest is given up past it.
+#: The maximum number of checkpoints counted at once; beyond it, the oldest is aborted.
 COUNTED_MAX = 50
 
 
 class AtLeastOnceBarrierHandler(BarrierHandler):
-    """Takes the snapshot when the last barrier has come; several checkpoints may be counted at once."""
+    """Takes the snapshot when the last barrier has arrived; several checkpoints may be counted at once."""
 
     def __init__(self, gate: InputGate, target: CheckpointTarget) -> None:
         super().__init__(gate, target)
         self._latest_id = 0
-        #: checkpoint id -> its barrier, the channels that delivered it, when the first one did (ms), bytes read by then
+        #: checkpoint id -> its barrier, the channels that delivered it, when the first one did (ms), the bytes read by
+        #: then
         self._counting: dict[int, tuple[CheckpointBarrier, set[int], int, int]] = {}
 
     def on_barrier(self, channel: InputChannel, barrier: CheckpointBarrier) -> None:
-        """Count it."""
+        """Count the barrier."""
         counted = self._counting.get(barrier.checkpoint_id)
         if counted is None:
             if barrier.checkpoint_id <= self._latest_id:
@@ -36,22 +37,22 @@ class AtLeastOnceBarrierHandler(BarrierHandler):
         self._complete()
 
     def on_cancel_marker(self, channel: InputChannel, marker: CancelCheckpointMarker) -> None:
-        """Stop counting, and never begin again."""
+        """Stop counting the checkpoint, and never begin again."""
         known = self._counting.pop(marker.checkpoint_id, None)
         if known is not None or marker.checkpoint_id > self._latest_id:
             self._latest_id = max(self._latest_id, marker.checkpoint_id)
             self.target.abort_checkpoint(marker.checkpoint_id, "cancelled by an upstream task")
 
     def on_channel_ended(self, channel: InputChannel) -> None:
-        """Count the channel for all."""
+        """Count the channel for all checkpoints."""
         self._complete()
 
     def on_aborted(self, checkpoint_id: int) -> None:
-        """Stop counting it."""
+        """Stop counting the checkpoint."""
         self._counting.pop(checkpoint_id, None)
 
     def validate(self) -> None:
-        """Assert what holds between any two steps. The simulator calls this; a running job never does."""
+        """Assert the invariants that hold between any two steps. Only the simulator calls this, never a running job."""
         assert not self.gate.held_back, "at least once holds no channel back"
         assert len(self._counting) <= COUNTED_MAX, f"{len(self._counting)} checkpoints are counted at once"
         ended = {c.index for c in self.gate.channels if c.ended} if self._counting else set()

@@ -1,19 +1,19 @@
-"""Unaligned checkpoints, and aligned ones that give up aligning after a time (G5).
+"""Unaligned checkpoints, and aligned ones that give up aligning after a timeout (G5).
 
-A barrier that says `is_unaligned` overtakes the records of its channel. The task takes its snapshot when it hears of
-the first one. What is then before the barrier in its channels is *in flight* and becomes part of the checkpoint:
+A barrier that `is_unaligned` overtakes the records of its channel. The task takes its snapshot when the first such
+barrier arrives. Everything then before the barrier in its channels is *in flight* and becomes part of the checkpoint:
 
-- in a channel that has delivered the barrier: what had arrived ahead of it and is not processed yet;
-- in any other channel: what waits there, and what arrives until its barrier does. The task copies these records as they
-  arrive, and processes them as ever.
+- in a channel that has delivered the barrier: the records that arrived before it and are not processed yet;
+- in any other channel: the records that wait there, and the records that arrive until its barrier does. The task
+  copies these records as they arrive, and processes them as usual.
 
-The task's part is whole when every channel has delivered its barrier or has ended. A barrier in band is one that a task
-upstream sent before it gave up aligning. It ends its channel's part when it *arrives*, because everything after it was
-sent after the cut.
+The task's part is complete when every channel has delivered its barrier or has ended. An in-band barrier is one that an
+upstream task sent before it gave up aligning. It ends its channel's part when it *arrives*, because everything after it
+was sent after the cut.
 
-The task handles aligned barriers as in `aligned`, until the barrier's own time-out: then it goes on as if it had heard
-of an overtaking one. Channels held back by then have nothing in flight, because all that was before their barrier has
-been processed.
+The task handles aligned barriers as in `aligned`, until the barrier's own timeout. Then it continues as if an
+overtaking barrier had arrived. Channels held back by then have nothing in flight, because everything before their
+barrier has been processed.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ from penstock.core.task.channels.input_gate import InputChannel, InputGate
 
 
 class UnalignedBarrierHandler(AlignedBarrierHandler):
-    """See the module's text."""
+    """See the module docstring."""
 
     def __init__(self, gate: InputGate, target: CheckpointTarget, held_back_bytes_max: int | None = None) -> None:
         super().__init__(gate, target, held_back_bytes_max)
         self._capturing_id: int | None = None
         self._in_flight: InFlight = {}
         self._open: set[int] = set()
-        #: Channels that had delivered the barrier when aligning was given up.
+        #: Channels that had delivered the barrier when the task gave up aligning.
         self._delivered: set[int] = set()
-        #: The newest barrier with a time-out that has arrived; it may wait after records, not yet seen by alignment.
+        #: The newest barrier with a timeout that has arrived; it may wait after records, not yet seen by alignment.
         self._announced: CheckpointBarrier | None = None
 
     @property
     def capturing_id(self) -> int | None:
-        """The checkpoint of which records in flight are still being captured."""
+        """The checkpoint whose in-flight records are still being captured."""
         return self._capturing_id
 
     def validate(self) -> None:
-        """Assert what holds between any two steps. The simulator calls this; a running job never does."""
+        """Assert the invariants that hold between any two steps. Only the simulator calls this, never a running job."""
         super().validate()
         captured = self._capturing_id
         if captured is None:
@@ -74,7 +74,7 @@ class UnalignedBarrierHandler(AlignedBarrierHandler):
             self._capture(barrier, 0, 0)
 
     def on_barrier(self, channel: InputChannel, barrier: CheckpointBarrier) -> None:
-        """As ever; but a checkpoint whose in-flight records are still being captured gives way to a newer one."""
+        """Handle the barrier as usual; a newer checkpoint ends one whose in-flight records are still being captured."""
         if barrier.checkpoint_id > self._latest_id:
             self._stop_capturing(
                 f"subsumed: the barrier of checkpoint {barrier.checkpoint_id} arrived before it was complete"
@@ -82,31 +82,31 @@ class UnalignedBarrierHandler(AlignedBarrierHandler):
         super().on_barrier(channel, barrier)
 
     def on_cancel_marker(self, channel: InputChannel, marker: CancelCheckpointMarker) -> None:
-        """End what the marker names."""
+        """End the alignment or capture that the marker names."""
         if self._capturing_id is not None and marker.checkpoint_id >= self._capturing_id:
             self._stop_capturing("cancelled by an upstream task")
         super().on_cancel_marker(channel, marker)
 
     def on_channel_ended(self, channel: InputChannel) -> None:
-        """Its part is whole."""
+        """Complete the channel's part."""
         self._close(channel)
         super().on_channel_ended(channel)
 
     def on_aborted(self, checkpoint_id: int) -> None:
-        """Stop working for it."""
+        """Stop working for the checkpoint."""
         super().on_aborted(checkpoint_id)
         if self._capturing_id == checkpoint_id:
             self._forget_capture()
 
     def next_deadline(self) -> int | None:
-        """When a barrier has waited long enough: one that is being aligned on, or one that waits after records."""
+        """Return when a barrier has waited long enough, either in alignment or queued after records."""
         barrier = self._timed()
         if barrier is None or barrier.alignment_timeout_ms is None:
             return None
         return barrier.timestamp_ms + barrier.alignment_timeout_ms
 
     def on_time(self, now_ms: int) -> None:
-        """Give up aligning, or waiting for the barrier's turn, when it took too long."""
+        """Give up aligning, or waiting for a queued barrier, if it took too long."""
         deadline, barrier = self.next_deadline(), self._timed()
         if deadline is None or now_ms < deadline:
             return
@@ -162,9 +162,9 @@ class UnalignedBarrierHandler(AlignedBarrierHandler):
         self._complete_if_whole()
 
     def on_arrival(self, channel: InputChannel, buffer: Buffer) -> None:
-        """Keep copies of what arrives ahead of a channel's barrier; note a barrier that will have to wait."""
+        """Copy elements that arrive before a channel's barrier; note a barrier that will have to wait."""
         super().on_arrival(channel, buffer)
-        last = buffer[-1]  # a barrier closes its buffer
+        last = buffer[-1]  # a barrier is the last element of its buffer
         if type(last) is CheckpointBarrier and last.alignment_timeout_ms is not None:
             self._announced = last
         if channel.index not in self._open:
@@ -179,7 +179,7 @@ class UnalignedBarrierHandler(AlignedBarrierHandler):
         self._keep(channel, buffer)
 
     def on_barrier_arrival(self, channel: InputChannel, barrier: CheckpointBarrier) -> None:
-        """An overtaking barrier has arrived: nothing after it belongs to its checkpoint."""
+        """Complete the channel's part: nothing after an overtaking barrier belongs to its checkpoint."""
         if barrier.checkpoint_id == self._capturing_id:
             self._close(channel)
 

@@ -1,1 +1,1 @@
-"""Channels between tasks: partitioners, what waits at either end, and what of it becomes part of a checkpoint."""
+"""Channels between tasks: partitioners, the queues at either end, and their contents in checkpoints."""

@@ -1,4 +1,4 @@
-"""The partitioner of `partition_custom`: a user's function says where a key goes (B3)."""
+"""The partitioner of `partition_custom`: a user's function chooses the channel of a key (B3)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class CustomPartitioner(SelectingPartitioner):
 
     Args:
         partitioner: a `Partitioner`, whose `open` and `close` are called on the sending side, or a plain callable.
-        key_selector: takes the key out of a record.
+        key_selector: extracts the key from a record.
     """
 
     name = "CUSTOM"
@@ -29,13 +29,13 @@ class CustomPartitioner(SelectingPartitioner):
         self._opened = False
 
     def set_up(self, subtask_index: int, channels: int, max_parallelism: int, consumer: str = "") -> None:
-        """Remember whom to name in errors."""
+        """Remember the consumer that errors name."""
         super().set_up(subtask_index, channels, max_parallelism, consumer)
         self._consumer = consumer
         self._partition: Callable[[Any, int], int] = getattr(self._partitioner, "partition", self._partitioner)
 
     def open(self, context: OperatorContext) -> None:
-        """Open the user's function with the runtime context of the operator that sends."""
+        """Open the user's function with the runtime context of the sending operator."""
         opener = getattr(self._partitioner, "open", None)
         self._opened = True
         if opener is not None:
@@ -45,14 +45,14 @@ class CustomPartitioner(SelectingPartitioner):
                 raise UserCodeError(context.operator_name, None, "open() of the partitioner") from error
 
     def close(self) -> None:
-        """Close the user's function, when it was opened."""
+        """Close the user's function, if it was opened."""
         closer = getattr(self._partitioner, "close", None)
         if closer is not None and self._opened:
             self._opened = False
             closer()
 
     def channels_of(self, values: list[Any]) -> list[int]:
-        """What the user's function says, checked."""
+        """Return the channels chosen by the user's function, checked."""
         keys = select_keys(values, self._key_selector, self._consumer)
         partition, channels = self._partition, self.channels
         result: list[int] = []

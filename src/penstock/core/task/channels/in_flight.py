@@ -1,7 +1,7 @@
-"""Records in flight as a part of a checkpoint: to bytes and back (unaligned checkpoints, G5).
+"""In-flight records as part of a checkpoint: to bytes and back (unaligned checkpoints, G5).
 
-They are kept as an operator state of mode `channel`, one for each channel that had any. Records before the barrier in
-an input channel belong to the head of the chain. Records that a barrier overtook in an output belong to the operator
+They are stored as operator state of mode `channel`, one state for each channel that had any. Records before the barrier
+in an input channel belong to the head of the chain. Records that a barrier overtook in an output belong to the operator
 that feeds the output.
 """
 
@@ -21,27 +21,27 @@ from penstock.state.snapshot import operator_bytes
 
 
 def is_state(element: Element) -> bool:
-    """Whether an element in flight belongs in a checkpoint; the sender sends all others again, but for markers."""
+    """Return whether an in-flight element belongs in a checkpoint; senders repeat all others except markers."""
     return isinstance(element, Batch) or (type(element) is Watermark and element.timestamp != MAX_WATERMARK)
 
 
 @dataclass(frozen=True)
 class ChannelCapture:
-    """What was in flight in one channel, an item for each batch and each watermark. Implements `StateCapture`."""
+    """The in-flight elements of one channel, an item for each batch and each watermark. Implements `StateCapture`."""
 
     channel: ChannelState
     items: list[bytes]
 
     def store_in(self, writer: CaptureWriter) -> None:
-        """Write the items, under the stored name of the channel."""
+        """Write the items under the stored name of the channel."""
         writer.write_list(self.channel.stored_name, CHANNEL_MODE, len(self.items), operator_bytes(self.items))
 
     def discard(self) -> None:
-        """Nothing to do: they are only in memory."""
+        """Do nothing: the items are only in memory."""
 
 
 def capture_channel(channel: ChannelState, elements: Iterable[Element]) -> ChannelCapture | None:
-    """What is in flight in one channel; None when that is nothing."""
+    """Return the in-flight elements of one channel; None if there are no such elements."""
     items = [
         dumps(e.content() if isinstance(e, Batch) else e.timestamp)  # type: ignore[union-attr]
         for e in elements
@@ -53,7 +53,7 @@ def capture_channel(channel: ChannelState, elements: Iterable[Element]) -> Chann
 def recover_channel(
     channel: ChannelState, items: list[object], gate: InputGate, partitions: dict[int, ResultPartition]
 ) -> None:
-    """Put what was in flight back into its channel."""
+    """Put in-flight elements back into their channel."""
     elements: Buffer = [make_batch(*item) if isinstance(item, tuple) else Watermark(item) for item in items]  # type: ignore[arg-type]
     if channel.direction is Direction.IN:
         gate.recover(channel.edge, channel.peer, elements)
@@ -62,7 +62,7 @@ def recover_channel(
 
 
 def partition_anew(items: list[object], partition: ResultPartition) -> None:
-    """Send on the records that were in flight in a channel that no longer exists."""
+    """Repartition the records that were in flight in a channel that no longer exists."""
     for item in items:
         if isinstance(item, tuple):
             partition.collect(make_batch(*item))

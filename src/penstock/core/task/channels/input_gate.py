@@ -1,11 +1,11 @@
 """The receiving end of all edges into a task.
 
-Each channel has its own queue, bounded by the credit that its producer was given. The gate does not poll a channel that
-is held back for alignment. Its records wait in its own queue and come next when it is released, so held-back data is
+Each channel has its own queue, bounded by the credit given to its producer. The gate does not poll a channel that is
+held back for alignment. Its records wait in its own queue and come next when it is released, so held-back data is
 always consumed before newer data of the same channel (G2).
 
-At another parallelism than before, records of one key that were in flight may come from another producer than the new
-ones. So the gate holds each channel back where its channel state ends, until that of the whole edge has been processed.
+After a change of parallelism, in-flight records of a key may come from a different producer than new ones. So the gate
+holds each channel back at the end of its channel state, until the channel state of the whole edge has been processed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from penstock.core.protocol import ChannelId
 from penstock.core.records import Batch, Buffer, CheckpointBarrier, Element, EndOfData, EndOfPartition
 from penstock.core.task.channels.sizes import ByteCount, estimated_bytes
 
-#: Overtaking barriers of a channel that may have arrived without the task having looked at them.
+#: The number of overtaking barriers of a channel that may arrive before the task handles them.
 _CUTS_MAX = 8
 
 
@@ -27,7 +27,7 @@ class RecoveredBuffer(list[Element]):
 
 
 class ArrivalListener(Protocol):
-    """Looks at buffers when they arrive, rather than when they are polled."""
+    """Handles buffers when they arrive, rather than when they are polled."""
 
     def on_arrival(self, channel: InputChannel, buffer: Buffer) -> None: ...
 
@@ -35,7 +35,7 @@ class ArrivalListener(Protocol):
 
 
 class InputChannel:
-    """One channel into a task."""
+    """One input channel of a task."""
 
     __slots__ = (
         "_arrived",
@@ -65,48 +65,48 @@ class InputChannel:
         self.is_remote = is_remote
         self.queue: deque[Buffer] = deque()
         self.is_blocked = False
-        #: whether its channel state is through, and that of another channel of its edge is not
+        #: whether its channel state has been processed, but not yet that of another channel of its edge
         self.awaits_others = False
         self.is_queued = False
         self.end_of_data: EndOfData | None = None
         self.ended = False
         self._position = 0
         self._arrived = 0
-        #: checkpoint id -> how many buffers had arrived ahead of its overtaking barrier
+        #: checkpoint id -> how many buffers had arrived before its overtaking barrier
         self._cuts: dict[int, int] = {}
 
     @property
     def buffers_arrived(self) -> int:
-        """How many buffers have come."""
+        """The number of buffers that have arrived."""
         return self._arrived
 
     @property
     def has_drained(self) -> bool:
-        """Whether no record will ever follow on this channel; false when its sender only was suspended."""
+        """Whether no record will ever follow on this channel; false if its sender was only suspended."""
         return self.end_of_data is not None and self.end_of_data.drain
 
     def append(self, buffer: Buffer) -> None:
-        """A buffer has arrived."""
+        """Queue a buffer that has arrived."""
         self.queue.append(buffer)
         self._arrived += 1
 
     def prepend(self, buffer: RecoveredBuffer) -> None:
-        """Put recovered elements ahead of all that arrived."""
+        """Put recovered elements before everything that has arrived."""
         self.queue.appendleft(buffer)
 
     def cut(self, checkpoint_id: int) -> None:
-        """The checkpoint's overtaking barrier has arrived: what arrives from now on comes after it."""
+        """Note that the checkpoint's overtaking barrier has arrived: later buffers come after it."""
         first = self._arrived - len(self.queue)
         self._cuts = {i: n for i, n in self._cuts.items() if n >= first and i > checkpoint_id - _CUTS_MAX}
         self._cuts[checkpoint_id] = self._arrived
 
     def waiting(self) -> Iterator[Element]:
-        """The elements that have arrived and were not polled yet."""
+        """Yield the elements that have arrived and were not polled yet."""
         for offset, buffer in enumerate(self.queue):
             yield from buffer[self._position :] if offset == 0 else buffer
 
     def before_barrier(self, checkpoint_id: int) -> tuple[Buffer, bool]:
-        """The waiting elements that are before a checkpoint's barrier, and whether that barrier has arrived yet."""
+        """Return the waiting elements before a checkpoint's barrier, and whether that barrier has arrived yet."""
         limit = self._cuts.get(checkpoint_id)
         first = self._arrived - len(self.queue)
         elements: Buffer = []
@@ -122,7 +122,7 @@ class InputChannel:
         return elements, limit is not None
 
     def pop(self) -> tuple[Element, bool]:
-        """The next element, and whether it was the last of its buffer."""
+        """Remove and return the next element, and whether it was the last of its buffer."""
         buffer = self.queue[0]
         element = buffer[self._position]
         self._position += 1
@@ -133,7 +133,7 @@ class InputChannel:
         return element, True
 
     def validate(self, credit_max: int) -> None:
-        """Assert what holds between any two steps. The simulator calls this; a running job never does."""
+        """Assert the invariants that hold between any two steps. Only the simulator calls this, never a running job."""
         queue = self.queue
         waiting = len(queue[0]) if queue else 1
         assert self._position < waiting, f"{self.channel}: what was polled last is not all of a buffer that waits"
@@ -146,13 +146,13 @@ class InputChannel:
             assert max(self._cuts.values()) <= self._arrived, f"{self.channel}: a barrier cuts what has arrived"
 
     def has_passed(self, checkpoint_id: int) -> bool:
-        """Whether an element was polled that arrived after the overtaking barrier of a checkpoint."""
+        """Return whether an element was polled that arrived after a checkpoint's overtaking barrier."""
         limit = self._cuts.get(checkpoint_id)
         return limit is not None and self._arrived - len(self.queue) + (self._position > 0) > limit
 
 
 class InputGate:
-    """All channels into a task, polled in turn, one buffer at a time."""
+    """All input channels of a task, polled in turn, one buffer at a time."""
 
     def __init__(
         self,
@@ -161,15 +161,15 @@ class InputGate:
         awaited_edges: Collection[int] = (),
     ) -> None:
         self.channels = channels
-        #: the channels whose channel state is still to come or being processed, by edge
+        #: by edge, the channels whose channel state is still to come or being processed
         self._recovering: dict[int, set[int]] = {}
         for one in channels:
             if one.channel.edge in awaited_edges:
                 self._recovering.setdefault(one.channel.edge, set()).add(one.index)
-        #: overtaking barriers that have arrived, to be looked at before anything is polled
+        #: overtaking barriers that have arrived, to be handled before anything is polled
         self.overtaking: deque[tuple[InputChannel, CheckpointBarrier]] = deque()
         self.listener: ArrivalListener | None = None
-        #: what the task has taken of all channels
+        #: the bytes that the task has taken from all channels
         self.bytes_in = ByteCount()
         self.remote_bytes = 0
         self._by_id = {c.channel: c for c in channels}
@@ -177,11 +177,11 @@ class InputGate:
         self._return_credit = return_credit
 
     def release(self) -> None:
-        """Drop the listener after the task has ended: it refers to the gate, which is a reference cycle."""
+        """Drop the listener after the task has ended: it refers to the gate, so there is a reference cycle."""
         self.listener = None
 
     def on_buffer(self, channel: ChannelId, buffer: Buffer) -> None:
-        """A buffer has arrived."""
+        """Queue a buffer that has arrived, or note its overtaking barrier."""
         target = self._by_id[channel]
         if not buffer:
             self._return_credit(target)
@@ -199,7 +199,7 @@ class InputGate:
         self._enqueue(target)
 
     def recover(self, edge: int, producer: int, elements: Buffer) -> None:
-        """Put elements from a checkpoint back into a channel, ahead of all that arrived."""
+        """Put elements from a checkpoint back into a channel, before everything that has arrived."""
         for channel in self.channels:
             if (channel.channel.edge, channel.channel.producer) == (edge, producer):
                 channel.prepend(RecoveredBuffer(elements))
@@ -217,7 +217,7 @@ class InputGate:
         return channel.is_blocked or channel.awaits_others
 
     def end_channel_state(self, channel: InputChannel) -> bool:
-        """The channel state of a channel is through; returns whether that of all channels is."""
+        """Note that a channel's channel state has been processed; return whether all channel state has been."""
         edge = channel.channel.edge
         waiting = self._recovering[edge]
         waiting.remove(channel.index)
@@ -237,7 +237,7 @@ class InputGate:
         return bool(self._recovering)
 
     def poll(self) -> tuple[InputChannel, Element] | None:
-        """The next element of any channel that is not held back."""
+        """Return the next element of any channel that is not held back."""
         ready = self._ready
         while ready:
             channel = ready[0]
@@ -257,7 +257,7 @@ class InputGate:
         return None
 
     def count(self, channel: InputChannel, batch: Batch) -> None:
-        """The task has taken a batch of a channel."""
+        """Count a batch that the task has taken from a channel."""
         size = self.bytes_in.add(batch)
         if channel.is_remote:
             self.remote_bytes += size
@@ -267,14 +267,14 @@ class InputGate:
         channel.is_blocked = True
 
     def unblock_all(self) -> None:
-        """Release every channel; what waited in them comes next."""
+        """Release every channel; the records waiting in them come next."""
         for channel in self.channels:
             if channel.is_blocked:
                 channel.is_blocked = False
                 self._enqueue(channel)
 
     def held_back_bytes(self) -> int:
-        """About how many bytes of records wait in channels held back for alignment."""
+        """Return about how many bytes of records wait in channels held back for alignment."""
         return sum(
             estimated_bytes(element)
             for channel in self.channels
@@ -293,7 +293,7 @@ class InputGate:
         return bool(self._ready)
 
     def validate(self, credit_max: int) -> None:
-        """Assert what holds between any two steps. The simulator calls this; a running job never does."""
+        """Assert the invariants that hold between any two steps. Only the simulator calls this, never a running job."""
         for channel in self.channels:
             channel.validate(credit_max)
             assert channel.is_queued or self._is_held(channel) or not channel.queue, (

@@ -1,4 +1,4 @@
-"""Partitioners: which records of a batch go to which channel of an edge (B3)."""
+"""Partitioners: they decide which records of a batch go to which channel of an edge (B3)."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from penstock.core.records import Batch
 from penstock.state.errors import StateError
 from penstock.state.key_groups import key_group_of, subtask_of_key_group
 
-#: How many keys' routes are remembered; past it they are forgotten and worked out again.
+#: The maximum number of keys whose routes are cached; beyond it, the cache is cleared.
 ROUTES_MAX = 1 << 18
 _MASK = (1 << 64) - 1
-#: With more channels one pass over the records is quicker than one pass for each channel.
+#: With more channels, one pass over the records is faster than one pass per channel.
 MASKED_CHANNELS_MAX: Final = 8
-#: For each channel which bytes become 1, and which 0.
+#: For each channel, a table that maps the channel's byte to 1 and all others to 0.
 _MASKS: Final = [bytes(int(byte == channel) for byte in range(256)) for channel in range(MASKED_CHANNELS_MAX)]
 
 
 class Partitioner:
-    """Splits batches over channels. `name` appears in plans. Broadcasts go by `is_broadcast`, not by `split`."""
+    """Splits batches over channels. `name` appears in plans. Broadcasts use `is_broadcast` instead of `split`."""
 
     name = "FORWARD"
     is_broadcast = False
@@ -35,42 +35,42 @@ class Partitioner:
     is_pointwise = False
 
     def set_up(self, subtask_index: int, channels: int, max_parallelism: int, consumer: str = "") -> None:
-        """Learn the number of channels, and the name of the consuming operator, before the first batch."""
+        """Set the number of channels, and the name of the consuming operator, before the first batch."""
         self.channels = channels
 
     def open(self, context: OperatorContext) -> None:
-        """Get ready for the first batch of the operator with this context."""
+        """Prepare for the first batch of the operator with this context."""
 
     def close(self) -> None:
-        """Release what `open` took; called on every path."""
+        """Release the resources that `open` acquired; called on every path."""
 
     def split(self, batch: Batch) -> list[tuple[int, Batch]]:
-        """(channel, records) for each channel that gets any; order within a channel is kept."""
+        """Return (channel, records) for each channel that gets any; the order within a channel is kept."""
         return [(0, batch)]
 
 
 class ForwardPartitioner(Partitioner):
-    """Subtask i to subtask i."""
+    """Sends subtask i to subtask i."""
 
     name = "FORWARD"
     is_pointwise = True
 
 
 class GlobalPartitioner(Partitioner):
-    """Everything to the first subtask."""
+    """Sends everything to the first subtask."""
 
     name = "GLOBAL"
 
 
 class BroadcastPartitioner(Partitioner):
-    """Everything to every subtask."""
+    """Sends everything to every subtask."""
 
     name = "BROADCAST"
     is_broadcast = True
 
 
 class RebalancePartitioner(Partitioner):
-    """Round robin, in runs: a batch is cut into one run for each channel; the next batch continues where it ended."""
+    """Round robin, in runs: a batch is cut into one run per channel; the next batch continues where it ended."""
 
     name = "REBALANCE"
 
@@ -80,7 +80,7 @@ class RebalancePartitioner(Partitioner):
         self._next = subtask_index % channels
 
     def split(self, batch: Batch) -> list[tuple[int, Batch]]:
-        """Deal the records out."""
+        """Distribute the records in runs."""
         size = len(batch)
         run = -(-size // self.channels)
         parts = []
@@ -91,7 +91,7 @@ class RebalancePartitioner(Partitioner):
 
 
 class RescalePartitioner(RebalancePartitioner):
-    """Round robin over a few neighbours: those consumers that only this producer, or only its group, feeds."""
+    """Round robin over a few neighbours: the consumers fed only by this producer, or only by its group."""
 
     name = "RESCALE"
     is_pointwise = True
@@ -101,7 +101,7 @@ class SelectingPartitioner(Partitioner):
     """Chooses a channel for each record."""
 
     def split(self, batch: Batch) -> list[tuple[int, Batch]]:
-        """Route each record; with a single channel no record is looked at."""
+        """Route each record; with a single channel, without looking at any record."""
         if self.channels == 1:
             return [(0, batch)]
         if isinstance(batch, ColumnBatch):
@@ -112,17 +112,17 @@ class SelectingPartitioner(Partitioner):
         return _split_by_loop(batch, chosen, self.channels)
 
     def channels_of(self, values: list[Any]) -> Sequence[int]:
-        """The channel of each record."""
+        """Return the channel of each record."""
         raise NotImplementedError
 
     def channels_of_columns(self, batch: ColumnBatch) -> Any:
-        """The channel of each record of a batch of columns, as a numpy array."""
+        """Return the channel of each record of a column batch, as a numpy array."""
         return np.asarray(self.channels_of(batch.values))
 
 
 def _split_columns(batch: ColumnBatch, chosen: Any, channels: int) -> list[tuple[int, Batch]]:
-    """The records in the order of their channels, in one go, cut where the next channel begins."""
-    chosen = chosen.astype(np.uint16)  # which numpy sorts by radix
+    """Sort the records by channel in one go, and cut them where the next channel begins."""
+    chosen = chosen.astype(np.uint16)  # numpy sorts this type by radix
     ends = np.cumsum(np.bincount(chosen, minlength=channels)).tolist()
     ordered = batch.take(np.argsort(chosen, kind="stable"))
     return [
@@ -131,7 +131,7 @@ def _split_columns(batch: ColumnBatch, chosen: Any, channels: int) -> list[tuple
 
 
 def _split_by_masks(batch: Batch, chosen: bytes, channels: int) -> list[tuple[int, Batch]]:
-    """One byte for each record gives its channel; for each channel, C code skips the other records."""
+    """Split with a byte per record for its channel; for each channel, C code skips the other records."""
     values, timestamps, kinds = batch.values, batch.timestamps, batch.kinds
     parts: list[tuple[int, Batch]] = []
     for channel in range(channels):
@@ -144,7 +144,7 @@ def _split_by_masks(batch: Batch, chosen: bytes, channels: int) -> list[tuple[in
 
 
 def _split_by_loop(batch: Batch, chosen: Sequence[int], channels: int) -> list[tuple[int, Batch]]:
-    """One pass, however many channels there are; one more for kinds."""
+    """Split in one pass, however many channels there are, and another pass for kinds."""
     if batch.kinds is not None:
         kinds = [bytearray() for _ in range(channels)]
         for channel, kind in zip(chosen, batch.kinds, strict=True):
@@ -164,17 +164,17 @@ def _split_by_loop(batch: Batch, chosen: Sequence[int], channels: int) -> list[t
 
 
 class ShufflePartitioner(SelectingPartitioner):
-    """At random, uniformly: a stream of pseudo-random numbers for each producer, the same in every run."""
+    """Uniformly random: a stream of pseudo-random numbers for each producer, the same in every run."""
 
     name = "SHUFFLE"
 
     def set_up(self, subtask_index: int, channels: int, max_parallelism: int, consumer: str = "") -> None:
-        """Begin a stream of numbers of this producer's own."""
+        """Begin this producer's own stream of numbers."""
         super().set_up(subtask_index, channels, max_parallelism, consumer)
         self._state = (subtask_index + 1) * 0x9E3779B97F4A7C15 & _MASK
 
     def channels_of(self, values: list[Any]) -> Sequence[int]:
-        """Numbers of a linear congruential generator (Knuth's MMIX), of which the upper bits are good."""
+        """Return channels from a linear congruential generator (Knuth's MMIX), using the upper bits, which are good."""
         state, channels = self._state, self.channels
         result = []
         for _ in values:
@@ -185,7 +185,7 @@ class ShufflePartitioner(SelectingPartitioner):
 
 
 class KeyMemory(dict[Any, int]):
-    """A number for each key, worked out at the first request: a known key costs no Python call."""
+    """A number for each key, computed at the first request: a known key costs no Python call."""
 
     def __missing__(self, key: Any) -> int:
         if len(self) >= ROUTES_MAX:
@@ -194,15 +194,15 @@ class KeyMemory(dict[Any, int]):
         return number
 
     def work_out(self, key: Any) -> int:
-        """The number of a key that is not known."""
+        """Return the number of a key that is not known yet."""
         raise NotImplementedError
 
     def of(self, keys: list[Any]) -> Sequence[int]:
-        """The number of each key."""
+        """Return the number of each key."""
         return list(map(self.__getitem__, keys))
 
     def of_records(self, key_selector: Callable[[Any], Any], values: list[Any], consumer: str) -> Sequence[int]:
-        """The number of each record's key; raises `UserCodeError` that names the consumer and the record."""
+        """Return the number of each record's key; raises `UserCodeError` that names the consumer and the record."""
         keys = select_keys(values, key_selector, consumer)
         try:
             return self.of(keys)
@@ -210,7 +210,7 @@ class KeyMemory(dict[Any, int]):
             return self._one_by_one(keys, values, consumer)
 
     def _one_by_one(self, keys: list[Any], values: list[Any], consumer: str) -> list[int]:
-        """The same, where one of the keys is refused: which one."""
+        """Do the same one by one, after a key was refused, to name that key."""
         numbers = []
         for key, value in zip(keys, values, strict=True):
             try:
@@ -221,7 +221,7 @@ class KeyMemory(dict[Any, int]):
 
 
 class _Routes(KeyMemory):
-    """Which channel a key goes to.
+    """The channel of each key.
 
     Small integers also have a table, which is a tenth of the dictionary's size and stays in the processor's cache.
     """
@@ -230,15 +230,15 @@ class _Routes(KeyMemory):
         super().__init__()
         self._max_parallelism = max_parallelism
         self._channels = channels
-        #: By key; None for keys not asked for yet. The table itself is None once a key did not fit it.
+        #: By key; None for keys not requested yet. The table itself is None once a key did not fit it.
         self._table: list[int | None] | None = []
 
     def work_out(self, key: Any) -> int:
-        """The subtask that owns the key, by key group."""
+        """Return the subtask that owns the key, by key group."""
         return subtask_of_key_group(key_group_of(key, self._max_parallelism), self._max_parallelism, self._channels)
 
     def of(self, keys: list[Any]) -> Sequence[int]:
-        """The channel of each key."""
+        """Return the channel of each key."""
         if self._table is not None and len(keys) > 1:
             try:
                 return self._in_table(self._table, keys)
@@ -247,7 +247,7 @@ class _Routes(KeyMemory):
         return super().of(keys)
 
     def _in_table(self, table: list[int | None], keys: list[Any]) -> Sequence[int]:
-        """The channel of each key; raises for keys that are no integers, or that a table cannot have."""
+        """Return the channel of each key; raises for keys that are not integers, or that do not fit a table."""
         if min(keys) < 0:
             raise IndexError
         take: Any = itemgetter(*keys)
@@ -259,7 +259,7 @@ class _Routes(KeyMemory):
         return self._with_new_keys(table, keys, list(found)) if None in found else found
 
     def _with_new_keys(self, table: list[int | None], keys: list[Any], found: list[Any]) -> list[int]:
-        """The channels; in `found`, those of keys not asked for before are None."""
+        """Complete the channels in `found`, where keys not requested before have None."""
         at = -1
         for _ in range(found.count(None)):
             at = found.index(None, at + 1)
@@ -277,7 +277,7 @@ class _Routes(KeyMemory):
 
 
 class HashPartitioner(SelectingPartitioner):
-    """By key group of the record's key (D4)."""
+    """Routes by the key group of the record's key (D4)."""
 
     name = "HASH"
 
@@ -285,7 +285,7 @@ class HashPartitioner(SelectingPartitioner):
         self.key_selector = key_selector
 
     def set_up(self, subtask_index: int, channels: int, max_parallelism: int, consumer: str = "") -> None:
-        """Learn how key groups map to channels."""
+        """Set up the routes from key groups to channels."""
         super().set_up(subtask_index, channels, max_parallelism, consumer)
         self._consumer = consumer
         self._routes = _Routes(max_parallelism, channels)
@@ -293,7 +293,7 @@ class HashPartitioner(SelectingPartitioner):
         self._column_routes = ColumnRoutes(selector, route) if isinstance(selector, ColumnKey) else None
 
     def channels_of_columns(self, batch: ColumnBatch) -> Any:
-        """The channels of keys that are columns; each distinct key is hashed once."""
+        """Return the channels of keys in columns; each distinct key is hashed once."""
         if self._column_routes is None:
             return super().channels_of_columns(batch)
         try:
@@ -302,5 +302,5 @@ class HashPartitioner(SelectingPartitioner):
             raise UserCodeError(self._consumer, None, KEY_SELECTOR) from error
 
     def channels_of(self, values: list[Any]) -> Sequence[int]:
-        """The subtask that owns the key group of each record's key."""
+        """Return the subtask that owns the key group of each record's key."""
         return self._routes.of_records(self.key_selector, values, self._consumer)

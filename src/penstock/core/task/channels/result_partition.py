@@ -1,12 +1,12 @@
-"""The sending end of an edge: buffers a channel, flushed by size or age, sent as credit allows.
+"""The sending end of an edge: buffers each channel, flushes by size or age, and sends as credit allows.
 
-Records and control elements of one channel leave in the order in which they were added (G1). What cannot be sent, for
-lack of credit, waits here. The task stops taking input while too much waits (`is_available`), so what waits is bounded
-by what one step of the task emits.
+Records and control elements of a channel leave in the order of their addition (G1). Buffers without credit wait here.
+The task stops taking input while too many wait (`is_available`), so the backlog is bounded by the output of one step of
+the task.
 
-Buffers are as large as the traffic makes them. A flush sends what there is, however little. Without credit it closes
-nothing: the buffer stays open and grows until credit comes or it is full. So a slow consumer gets few large buffers,
-and many small ones never block a task. Adjacent batches in a buffer travel as one.
+The traffic determines the size of the buffers. A flush sends the open buffer, however little it holds. Without credit,
+a flush closes nothing: the buffer stays open and grows until credit arrives or it is full. So a slow consumer gets few
+large buffers, and many small ones never block a task. Adjacent batches in a buffer travel as one.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from penstock.core.records import Batch, Buffer, CheckpointBarrier, Event
 from penstock.core.task.channels.partitioners import Partitioner
 from penstock.core.task.channels.sizes import ByteCount
 
-#: Full buffers that may wait for credit in one channel before the task is blocked.
+#: Full buffers of one channel that may wait for credit before the task is blocked.
 QUEUED_BUFFERS_MAX: Final = 2
-#: Elements with which a buffer is full, however few records they have.
+#: Number of elements that fills a buffer, however few records they have.
 ELEMENTS_PER_BUFFER_MAX: Final = 256
 
 SendBuffer = Callable[[str, ChannelId, Buffer], None]
 
 
 class Subpartition:
-    """One channel out of a task."""
+    """One outgoing channel of a task."""
 
     __slots__ = (
         "_open",
@@ -56,11 +56,11 @@ class Subpartition:
         self._open: Buffer = []
         self._open_records = 0
         self._queue: deque[Buffer] = deque()
-        #: whether the open buffer goes with the next credit, full or not
+        #: whether the open buffer leaves with the next credit, full or not
         self._wants_flush = False
 
     def add_batch(self, batch: Batch) -> None:
-        """Append records. Batches larger than a buffer are cut, except columns: they are small and quick as a whole."""
+        """Append records. Split batches larger than a buffer, except column batches: they are small and fast whole."""
         size = len(batch)
         if size > self._target_records and not isinstance(batch, ColumnBatch):
             for start in range(0, size, self._target_records):
@@ -80,23 +80,23 @@ class Subpartition:
             self._drain()
 
     def overtake(self, barrier: CheckpointBarrier) -> Buffer:
-        """Send a barrier ahead of all that waits here, without credit; returns what it overtook, which stays."""
+        """Send a barrier ahead of all queued elements, without credit. Return these elements, which stay queued."""
         overtaken = [element for buffer in self._queue for element in buffer] + self._open
         self._send(self.worker_id, self.channel, [barrier])
         return overtaken
 
     def recover(self, elements: Buffer) -> None:
-        """Put elements from a checkpoint back, ahead of everything else; they leave as credit allows."""
+        """Put elements from a checkpoint back at the front of the queue; they leave as credit allows."""
         self._queue.appendleft(elements)
         self._drain()
 
     def flush(self) -> None:
-        """Send what there is, as credit allows; what is left goes as soon as there is credit."""
+        """Send all buffers as credit allows; the rest leaves as soon as credit arrives."""
         self._wants_flush = bool(self._open)
         self._drain()
 
     def grant(self, credit: int) -> None:
-        """The consumer can take `credit` more buffers."""
+        """Add `credit`: the number of further buffers that the consumer can take."""
         self.credit += credit
         self._drain()
 
@@ -117,12 +117,12 @@ class Subpartition:
 
     @property
     def has_open_data(self) -> bool:
-        """Whether anything waits that no flush has asked for yet."""
+        """Whether the open buffer holds elements that no flush has requested yet."""
         return bool(self._open) and not self._wants_flush
 
     @property
     def queued(self) -> int:
-        """How many full buffers wait for credit."""
+        """The number of full buffers that wait for credit."""
         return len(self._queue)
 
     @property
@@ -131,11 +131,11 @@ class Subpartition:
 
     @property
     def is_empty(self) -> bool:
-        """Whether all that was added has been sent."""
+        """Whether all added elements have been sent."""
         return not self._open and not self._queue
 
     def validate(self) -> None:
-        """Assert what holds between any two steps. The simulator calls this; a running job never does."""
+        """Assert the invariants that hold between steps. The simulator calls this; a running job never does."""
         assert self.credit >= 0, f"{self.channel}: nothing was sent without credit"
         assert not self.credit or not self._queue, f"{self.channel}: what is full leaves while there is credit"
         if self._wants_flush:
@@ -147,7 +147,7 @@ class Subpartition:
 
 
 def _joined(buffer: Buffer) -> Buffer:
-    """The same elements, with neighbouring batches made into one; the batches themselves may be shared, and stay."""
+    """Return the same elements with adjacent batches merged. The batches may be shared, so they are not modified."""
     joined: Buffer = []
     run: list[Batch] = []
     for element in buffer:
@@ -177,12 +177,12 @@ def _one_of(run: list[Batch]) -> Batch:
 
 
 def _are_alike(one: Batch, other: Batch) -> bool:
-    """Whether both have timestamps or none has, and the same for kinds."""
+    """Return whether both batches have timestamps or neither has, and likewise for kinds."""
     return (one.timestamps is None) == (other.timestamps is None) and (one.kinds is None) == (other.kinds is None)
 
 
 class ResultPartition:
-    """All channels of one edge out of a task. Unless it `supports_unaligned`, barriers keep their place on it.
+    """All channels of one outgoing edge of a task. Barriers overtake nothing on it unless it `supports_unaligned`.
 
     With `passes_references`, the consumers of several channels could get the same objects (`ports.Network`).
     """
@@ -202,7 +202,7 @@ class ResultPartition:
         self.bytes_out = ByteCount()
 
     def collect(self, batch: Batch) -> None:
-        """Add records to the channels that the partitioner chooses."""
+        """Add records to the channels selected by the partitioner."""
         size = len(batch)
         if not size:
             return
@@ -216,7 +216,7 @@ class ResultPartition:
                 subpartitions[index].add_batch(part)
 
     def _add_to_all(self, batch: Batch) -> None:
-        """Add records to every channel. A subtask may change its records, so no two channels share one."""
+        """Add records to every channel. A subtask may modify its records, so no two channels share a record."""
         workers: set[str] = set()
         can_change = True
         for subpartition in self.subpartitions:
@@ -235,7 +235,7 @@ class ResultPartition:
                 subpartition.flush()
 
     def overtake(self, barrier: CheckpointBarrier) -> list[tuple[ChannelId, Buffer]]:
-        """Send a barrier ahead of everything to every channel; returns what it overtook in each."""
+        """Send a barrier ahead of everything in every channel. Return the overtaken elements of each channel."""
         return [(s.channel, s.overtake(barrier)) for s in self.subpartitions]
 
     def recover(self, consumer: int, elements: Buffer) -> None:
@@ -247,13 +247,13 @@ class ResultPartition:
         raise AssertionError(f"no channel to subtask {consumer} to recover into")
 
     def flush(self) -> None:
-        """Send what is there, as credit allows."""
+        """Send all buffers as credit allows."""
         for subpartition in self.subpartitions:
             subpartition.flush()
 
     @property
     def is_available(self) -> bool:
-        # Asked in every step: a loop takes half the time of `any`.
+        # Called in every step: a loop takes half the time of `any`.
         for subpartition in self.subpartitions:  # noqa: SIM110
             if subpartition.is_blocked:
                 return False
@@ -271,6 +271,6 @@ class ResultPartition:
         return all(s.is_empty for s in self.subpartitions)
 
     def validate(self) -> None:
-        """As `Subpartition.validate`, for all channels."""
+        """Call `Subpartition.validate` for all channels."""
         for subpartition in self.subpartitions:
             subpartition.validate()

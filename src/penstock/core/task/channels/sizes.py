@@ -1,4 +1,4 @@
-"""How many bytes records would take on the wire, as far as a few of them tell."""
+"""Estimates of the serialized size of records, based on a sample."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from penstock.core.columns.batch import ColumnBatch
 from penstock.core.records import Batch
 
 _SAMPLE_RECORDS: Final = 8
-#: Of this many batches of an edge the size of one is estimated.
+#: The size of one batch in this many is estimated, for each edge.
 _BATCHES_PER_SAMPLE: Final = 64
 
 
 def estimated_bytes(batch: Batch) -> int:
-    """About how many bytes the records would take on the wire, estimated from the first few of them."""
+    """Return the approximate size of the records on the wire, in bytes, estimated from the first few."""
     if isinstance(batch, ColumnBatch):
         return int(batch.columns.nbytes)
     sample = batch.values[:_SAMPLE_RECORDS]
@@ -26,7 +26,7 @@ def estimated_bytes(batch: Batch) -> int:
 
 
 class ByteCount:
-    """Estimates the bytes of all records of an edge, by the size of a batch now and then."""
+    """Estimates the bytes of all records of an edge from the size of a batch now and then."""
 
     __slots__ = ("_batches", "_per_record", "bytes")
 
@@ -36,7 +36,7 @@ class ByteCount:
         self._per_record = 0.0
 
     def add(self, batch: Batch) -> int:
-        """Count a batch; about how many bytes it has."""
+        """Count a batch, and return its approximate size in bytes."""
         if not len(batch):
             return 0
         if self._batches % _BATCHES_PER_SAMPLE == 0:

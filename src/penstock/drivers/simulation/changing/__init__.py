@@ -1,1 +1,1 @@
-"""Jobs that change their tempo from one run to the next: streaming, epochs, and batches that leave their state."""
+"""Jobs that change their execution mode from run to run: streaming, epochs, and batches that save their state."""

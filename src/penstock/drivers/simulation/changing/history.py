@@ -1,10 +1,10 @@
-"""One history of jobs that change their tempo, from one seed: each goes on from what the one before has left.
+"""One history, from one seed, of jobs that change their execution mode: each continues from its predecessor's state.
 
-All jobs share sources, sinks and storage, and each runs in a tempo of its own. A streaming job has a cluster, as in
-`simulation`; a job of epochs and a batch that leaves its state have a driver, as in `stepwise`. Faults, and what a
-person asks for, are those of the tempo. Whatever ends a job, the next one begins from a savepoint, a retained
-checkpoint, or the newest that jobs of its name have left. The sinks must hold what one plain computation over all
-records gives, whichever jobs they came from.
+All jobs share sources, sinks and storage, and each runs in its own execution mode. A streaming job has a cluster, as in
+`simulation`; a job of epochs and a batch that saves its state have a driver, as in `stepwise`. Faults and a person's
+requests depend on the execution mode. However a job ends, the next one begins from a savepoint, a retained checkpoint,
+or the newest checkpoint left by jobs of its name. The sinks must hold the result of one plain computation over all
+records, regardless of which jobs wrote them.
 """
 
 from __future__ import annotations
@@ -31,17 +31,18 @@ from penstock.drivers.simulation.surroundings import Surroundings
 from penstock.storage.metadata import CheckpointMetadata
 
 JOBS_MAX: Final = 60
-#: Jobs after which nothing more goes wrong, and nobody asks for anything.
+#: Faults and requests stop after this many jobs.
 FAULTY_JOBS: Final = 8
-#: How likely a streaming job whose driver dies is over, and another one goes on, perhaps in another tempo.
+#: How likely a driver's death ends a streaming job, so that another continues, possibly in another execution mode.
 GOES: Final = 0.5
 
 
 @dataclass(frozen=True)
 class Start:
-    """Where a job begins: at `path`, or with nothing. `is_told`: whether it is told, and does not look for the newest.
+    """Where a job begins: at `path`, or from scratch. `is_told`: whether it is given the path or looks for the newest.
 
-    `as_it_was`: with the program of before; `tempos`: of which it has one; `is_end`: it will find nothing to do.
+    `as_it_was`: whether it runs the previous program; `tempos`: the execution modes to choose from; `is_end`: whether
+    it will find nothing left to do.
     """
 
     path: str | None = None
@@ -59,13 +60,13 @@ class ChangingSimulation:
         scenario = draw(chance, world)
         self.seed = seed
         self.around = Surroundings.made(seed, world, scenario.scenario, chance, is_traced)
-        #: what is around drivers of epochs and batches
+        #: the environment of the drivers of epochs and batches
         self.stepwise = StepwiseWorld(seed, scenario, around=self.around)
         self.violations: list[str] = []
         self.seen: Counter[str] = Counter()
         self._steps = self._restarts = self._checkpoints = 0
         self._tempo = ""
-        #: the last one that had anything to do
+        #: the last job that had anything to do
         self._last_job = self._job
 
     @property
@@ -73,7 +74,7 @@ class ChangingSimulation:
         return self.around.jobs.now
 
     def run(self) -> History:
-        """The whole history."""
+        """Run the whole history."""
         faults, status = self.around.faults, "?"
         with self.around.present():
             start: Start | None = Start(as_it_was=True)
@@ -98,7 +99,7 @@ class ChangingSimulation:
     # --- from one job to the next ----------------------------------------------------------------------------------
 
     def _begin(self, number: int, start: Start) -> str:
-        """The next job, in a tempo that is drawn; returns the tempo."""
+        """Begin the next job in a randomly drawn execution mode, and return the mode."""
         around, chance = self.around, self.around.chance
         tempo = chance.choice(start.tempos)
         around.outside.stopping.clear()
@@ -107,7 +108,7 @@ class ChangingSimulation:
                 splits = len(stage.source.splits)
                 stage.source.there = chance.randint(0, splits) if tempo == BATCH else None
         if number:
-            # A batch looks for nothing: a person does, and tells it.
+            # A batch does not look for checkpoints: a person looks and passes the path.
             path = None if start.is_end else start.path
             around.jobs.begin(path, start.as_it_was, start.is_told or tempo == BATCH)
         job = self._job
@@ -124,14 +125,14 @@ class ChangingSimulation:
         return tempo
 
     def _note_drain(self, last: CheckpointMetadata | None) -> None:
-        """What had been read when a job was drained first is all that is to be seen."""
+        """Remember the first drain: the records read by then are all that the output may reflect."""
         if last is not None and last.is_drained and self.stepwise.drained is None:
             self.stepwise.drained = last
 
     def _go_on(self, path: str | None, is_known: bool) -> Start:
-        """From a path, or from the newest that the jobs have left: it is the same, once it is `is_known` that they are.
+        """Choose the next job's start: a path, or the newest checkpoint; both are the same once the start `is_known`.
 
-        A person may look for the newest too, and tell the job.
+        A person may also look for the newest one and pass its path to the job.
         """
         if is_known and (path is None or self.around.chance.random() < 0.5):
             newest, is_end = self.around.jobs.newest()
@@ -141,7 +142,7 @@ class ChangingSimulation:
         return Start(path)
 
     def _is_known(self, start: Start) -> bool:
-        """Whether the job of now has said where it began, by a mark or by its first checkpoint."""
+        """Return whether the current job has recorded where it began, by a mark or by its first checkpoint."""
         job, left = self._job, self.around.jobs.disk.left_by(self.around.world)
         return not start.is_told or job.job_id in {one.job_id for one in left.checkpoints} | {
             mark.job_id for mark in left.marks
@@ -150,7 +151,7 @@ class ChangingSimulation:
     # --- streaming -------------------------------------------------------------------------------------------------
 
     def _stream(self, start: Start) -> tuple[str, Start | None]:
-        """Run the job of now on a cluster; returns how it ended, and where the next one begins."""
+        """Run the current job on a cluster; return its final status and the start of the next one."""
         around = self.around
         scenario = replace(around.scenario, wishes=draw_wishes(around.chance))
         simulation = Simulation(self.seed, scenario=scenario, around=around)
@@ -166,7 +167,7 @@ class ChangingSimulation:
         self.violations += simulation.invariants.found
         if simulation.is_gone:
             self.seen["driver of a stream gone"] += 1
-            # It may have come further than where it began, or even to its end.
+            # It may have progressed beyond its start, or even to its end.
             is_known = self._is_known(start)
             return "?", self._go_on(None if is_known else start.path, is_known)
         if master.status is JobStatus.FAILED and not simulation.is_refused:
@@ -182,7 +183,7 @@ class ChangingSimulation:
     # --- epochs and batches ----------------------------------------------------------------------------------------
 
     def _step(self, start: Start) -> tuple[str, Start | None]:
-        """Run the job of now step by step; returns how it ended, and where the next one begins."""
+        """Run the current job step by step; return its final status and the start of the next one."""
         world, job = self.stepwise, self._job
         world.watch()
         world.step = 0
@@ -196,7 +197,7 @@ class ChangingSimulation:
             status = "?"
         self._steps += world.step
         driver.check_answers()
-        # What runs that did not count have written there does no harm.
+        # Files written there by discarded runs do no harm.
         world.disk.excused.update(world.disk.directories() - before)
         error = str(driver.master.failure) if status == "FAILED" else ""
         reason, flaw = judge(job, error, has_looked=driver.has_written)
@@ -257,10 +258,10 @@ class ChangingSimulation:
 
 
 def _sorts(job: Job) -> bool:
-    """Whether records of a key go on in the order of their times: a batch sorts what a tally reads."""
+    """Return whether records of a key are emitted in timestamp order: a batch sorts a tally's input."""
     return job.graph.mode == BACK_FILL and any(stage.kind == "tally" for stage in job.program.topology.stages)
 
 
 def run_changing_seed(seed: int, is_traced: bool = False) -> History:
-    """The history of a seed."""
+    """Run the history of a seed."""
     return ChangingSimulation(seed, is_traced).run()

@@ -1,1 +1,1 @@
-"""`penstock-sim`: the command line of both simulations, of running tasks and of masters that work step by step."""
+"""`penstock-sim`: the command line of both simulations, of running tasks and of stepwise masters."""

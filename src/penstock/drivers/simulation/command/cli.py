@@ -1,4 +1,4 @@
-"""`penstock-sim`: run seeds, say how many histories a second, and how to replay each that broke a promise."""
+"""`penstock-sim`: run seeds, report histories per second, and show how to replay each one that broke a promise."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from penstock.drivers.simulation.stepwise.batch import run_batch_seed
 from penstock.drivers.simulation.stepwise.history import run_stepwise_seed
 from penstock.drivers.simulation.store_kind import FILES, KINDS, with_store
 
-#: The histories of each tempo; those of epochs begin with a back-fill at times. In those that change it, each job goes
-#: on in a tempo of its own.
+#: The function that runs a history, by execution mode. Histories of epochs sometimes begin with a back-fill. In
+#: "changing", each job runs in its own execution mode.
 TEMPOS: dict[str, Callable[..., History]] = {
     "streaming": run_seed,
     "epochs": run_stepwise_seed,
@@ -35,11 +35,11 @@ TEMPOS: dict[str, Callable[..., History]] = {
 if TYPE_CHECKING:
     _RangeType = click.ParamType[range]
 else:
-    _RangeType = click.ParamType  # takes no type before click 8.2
+    _RangeType = click.ParamType  # not generic before click 8.2
 
 
 class SeedRange(_RangeType):
-    """`A..B`: the seeds from A to B, both included. `N`: this many fresh ones, beginning anywhere."""
+    """`A..B`: the seeds from A to B, inclusive. `N`: this many fresh seeds from a random start."""
 
     name = "A..B|N"
 
@@ -94,7 +94,7 @@ def main(
     power_cuts: bool,
     pairs: int,
 ) -> None:
-    """Run whole simulated clusters, one a seed, and check that each kept every promise."""
+    """Run whole simulated clusters, one per seed, and check that each kept every promise."""
     if crash_points:
         run = partial(run_crash_points, pairs, power_cuts) if tempo == "streaming" else run_step_points
         sys.exit(0 if run() else 1)

@@ -1,4 +1,4 @@
-"""What `penstock-sim --crash-points` does and prints."""
+"""Implementation and output of `penstock-sim --crash-points`."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from penstock.drivers.simulation.crash_runs import JOBS, CrashRun, CrashTable, c
 from penstock.drivers.simulation.scenario import MODES
 from penstock.drivers.simulation.stepwise.crashes import POINTS, StepwiseCrash, StepwiseTable, cover_all_steps
 
-#: Pairs that may be tried for each one in which both crashes happen.
+#: The most pairs to try per pair with both crashes.
 TRIES_A_PAIR = 20
 
 
 def run_crash_points(pairs: int, cuts_power: bool = False, first_pair: int = 0) -> bool:
-    """Crash at every step, then at pairs of steps; prints a table, and says whether all promises were kept."""
+    """Crash at every step, then at pairs of steps; print a table, and return whether all promises were kept."""
     begun = time.monotonic()
     table = CrashTable(cuts_power)
     click.echo(f"{len(CRASH_POINTS)} steps, before and after, in {len(JOBS)} jobs: covered of possible")
@@ -43,7 +43,7 @@ def run_crash_points(pairs: int, cuts_power: bool = False, first_pair: int = 0) 
 
 
 def run_step_points() -> bool:
-    """Let every step of jobs of epochs go wrong; prints a table, and says whether all promises were kept."""
+    """Make every step of jobs of epochs fail; print a table, and return whether all promises were kept."""
     begun = time.monotonic()
     table = StepwiseTable()
     click.echo(f"{len(POINTS)} points in {len(JOBS)} jobs: reached of possible")
@@ -60,7 +60,7 @@ def run_step_points() -> bool:
 
 
 def run_pairs(count: int, first: int = 0) -> list[tuple[CrashRun, list[str]]]:
-    """Run histories until both crashes have happened in this many; return those that broke a promise."""
+    """Run histories until both crashes have happened in `count` of them; return those that broke a promise."""
     both = tried = 0
     failed = []
     while both < count and tried < count * TRIES_A_PAIR:

@@ -1,4 +1,4 @@
-"""One history of a batch, from one seed: it is run again until it finishes, and commits all or nothing each time."""
+"""One history of a batch, from one seed: it is repeated until it finishes, and commits all or nothing each time."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ from penstock.drivers.stepwise.exchange import run_in_order
 from penstock.drivers.stepwise.sinks import Sinks
 
 RUNS_MAX: Final = 40
-#: Runs after which nothing more goes wrong.
+#: Faults stop after this many runs.
 FAULTY_RUNS: Final = 12
 
 
 def draw_batch(chance: random.Random, world: str) -> StepwiseScenario:
-    """The scenario of a seed: a job without running counts, of which a batch tells the last one only."""
+    """Draw the scenario of a seed: a job without running counts, because a batch emits only the final ones."""
     topology = TopologyMaker(chance, world, is_exactly_once=True, ends=None).make()
     while any(stage.kind == "reduce" for stage in topology.stages):
         topology = TopologyMaker(chance, world, is_exactly_once=True, ends=None).make()
@@ -58,7 +58,7 @@ def draw_batch(chance: random.Random, world: str) -> StepwiseScenario:
 def batch_scenario(
     topology: Topology, rates: FaultRates, dies: float, deaths_max: int, commit_error: float, runs_twice: float
 ) -> StepwiseScenario:
-    """A batch of a topology."""
+    """Build the scenario of a batch with a given topology."""
     for stage in topology.stages:
         stage.calls = None
         if stage.source is not None:
@@ -74,7 +74,7 @@ class BatchSimulation(StepwiseWorld):
     """Runs one history."""
 
     def run(self) -> History:
-        """Until a run has committed everything."""
+        """Repeat the job until a run has committed everything."""
         status = "?"
         self.outside.needs_checkpoints = False
         expected = outputs(self.scenario.scenario.topology)
@@ -94,7 +94,7 @@ class BatchSimulation(StepwiseWorld):
                     self.on_driver_death()
                     run.find_out()
                     if not run.has_committed:
-                        continue  # the next run finds what it had begun to commit
+                        continue  # the next run finds the commits that it began
                 if run.has_committed or self.violations:
                     break
                 if status == "FAILED":
@@ -115,7 +115,7 @@ class BatchSimulation(StepwiseWorld):
         return self.history("batch", status)
 
     def disk_holds_list(self) -> bool:
-        """Whether a run has said what it commits, and not that it has: the next run takes that back."""
+        """Return whether a run has listed its commits but not completed them: the next run takes them back."""
         return any(path.endswith(".commit") for path in self.disk.files)
 
 
@@ -138,18 +138,18 @@ class _Run:
             all_or_nothing=True,
         )
         self._runs = iter(range(1, 1 << 30))
-        #: of each source, by vertex and subtask
+        #: of each source: the splits, by vertex and subtask
         self._splits: dict[int, list[tuple[bytes, ...]]] = {}
 
     def drive(self) -> str:
-        """To its end; how it ended. Raises `DriverKilled`."""
+        """Run to the end and return the final status. Raises `DriverKilled`."""
         drive(self.master.run(), self._perform, Killed)
         return self.master.status.name
 
     def find_out(self) -> None:
-        """The driver is dead: with its list of what it commits on the disk, or without it, which only a whole run has.
+        """Find out, after the driver's death, whether the run is complete: it has output but no list of commits.
 
-        A run is whole from the moment on at which the list is gone, whatever its driver came to say.
+        A run is complete from the moment its list is removed, whatever its driver last reported.
         """
         history = self._history
         if history.has_files and not history.disk_holds_list():
@@ -193,7 +193,7 @@ class _Run:
         return result
 
     def _task(self, vertex: int, subtask: int, rows: Rows) -> Iterable[Rows]:
-        """Run a task, at times twice: then either run may be the one that counts."""
+        """Run a task, sometimes twice: then either run may be the one that counts."""
         once = partial(self._once, vertex, subtask, rows)
         first = once()
         history = self._history
@@ -218,7 +218,7 @@ class _Run:
 
 
 def run_batch_seed(seed: int, is_traced: bool = False) -> History:
-    """The history of a seed."""
+    """Run the history of a seed."""
     chance = random.Random(f"batch {seed}")
     scenario = draw_batch(chance, f"stepwise-{seed}")
     maybe_write_files(scenario.scenario.topology)

@@ -1,4 +1,4 @@
-"""Each step of an epoch, a savepoint, an end and a back-fill goes wrong: the driver dies there, or the step fails."""
+"""Failures at each step of an epoch, a savepoint, an end and a back-fill: the driver dies there, or the step fails."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from penstock.drivers.simulation.stepwise.scenario import StepwiseScenario
 from penstock.drivers.simulation.stepwise.world import DriverKilled
 from penstock.drivers.simulation.topology import Stage, Topology
 
-#: Runs that may be tried until a crash happens.
+#: The most runs to try until a crash happens.
 TRIES_MAX: Final = 30
 
-#: Each step, and what has to happen for it to be taken: what a person asks for, or one of "fill" and "batch" (such a
-#: job), "again" (another job goes on), "fail" (something fails before).
+#: Each step, and its precondition: a person's request, or one of "fill" and "batch" (such a job), "again" (another job
+#: continues), "fail" (an earlier failure), "doubt" (a checkpoint whose completion was reported as failed).
 STEPS: Final[dict[str, str | None]] = {
     "PrepareSources": None,
     "MarkJob BEGUN with a savepoint": "suspend",
@@ -63,7 +63,7 @@ STEPS: Final[dict[str, str | None]] = {
     "Deliver of a batch": "batch",
     "EndSinks of a batch": "batch",
 }
-#: Points inside of steps.
+#: Points within steps.
 WITHIN: Final[dict[str, str | None]] = {
     "within RunEpoch": None,
     "within Deliver": None,
@@ -74,7 +74,7 @@ WITHIN: Final[dict[str, str | None]] = {
 }
 #: A person cancels the job while it takes a savepoint.
 CANCELLED: Final = "cancelled in a savepoint"
-#: What drivers answer for themselves, and so do not fail in.
+#: Steps that drivers perform on their own, and that therefore do not fail.
 NEVER_FAIL: Final = ("Answer", "Wait", "EndForerunners", "EndSinks", "EndSinks of a batch")
 DIES, FAILS, FAILS_FOR_GOOD = HOWS = ("dies", "fails", "fails for good")
 POINTS: Final[dict[str, str | None]] = {
@@ -85,23 +85,23 @@ POINTS: Final[dict[str, str | None]] = {
 
 
 def applies(point: str, how: str) -> bool:
-    """Whether that can happen there."""
+    """Return whether that failure can happen at that point."""
     if point == CANCELLED:
         return how == FAILS
     if POINTS[point] in ("batch", "doubt") and how == FAILS_FOR_GOOD:
-        return False  # a batch as a whole has no restarts, and only before a restart is anything in doubt
+        return False  # a batch as a whole never restarts, and a checkpoint is only in doubt before a restart
     if how == DIES or point.startswith("within Deliver"):
         return True
     return point.startswith("before") and not point.endswith(NEVER_FAIL)
 
 
 def jobs_for(point: str, jobs: tuple[str, ...]) -> tuple[str, ...]:
-    """Those of the jobs in which it can happen: a batch tells only the last one of running counts."""
+    """Return the jobs in which it can happen: a batch emits only the final values of running counts."""
     return tuple(job for job in jobs if job != "counts") if POINTS[point] == "batch" else jobs
 
 
 def planned(job: str, world: str, chance: random.Random, prelude: str | None, how: str) -> StepwiseScenario:
-    """A job without faults but the planned ones."""
+    """Build the scenario of a job with planned faults only."""
     stages = []
     for index, (kind, parallelism, inputs, size_ms) in enumerate(JOBS[job]):
         stage = Stage(kind, parallelism, inputs, size_ms=size_ms)
@@ -126,7 +126,7 @@ def planned(job: str, world: str, chance: random.Random, prelude: str | None, ho
 
 @dataclass(frozen=True)
 class StepwiseCrash:
-    """One history in which something happens at one point; the same for the same fields.
+    """One history with a failure at one point; equal fields give equal histories.
 
     `how`: the driver dies, the step fails once and the job restarts, or the step fails and there is no restart.
     """
@@ -138,7 +138,7 @@ class StepwiseCrash:
     how: str = DIES
 
     def run(self, is_traced: bool = False) -> tuple[History, bool]:
-        """The history, and whether it happened."""
+        """Run the history; return it, and whether the failure happened."""
         chance = random.Random(f"{self}")
         prelude = POINTS[self.point]
         world = f"stepwise-{self.seed}"
@@ -178,7 +178,7 @@ class StepwiseCrash:
 
 @dataclass
 class StepwiseTable:
-    """What became of the points."""
+    """Results of the runs, by point."""
 
     covered: dict[str, int] = field(default_factory=dict)
     wanted: dict[str, int] = field(default_factory=dict)
@@ -191,7 +191,7 @@ class StepwiseTable:
         return [point for point, wanted in self.wanted.items() if self.covered.get(point, 0) < wanted]
 
     def cover(self, point: str, how: str, job: str) -> None:
-        """Run histories until it has happened in one."""
+        """Run histories until the failure has happened in one."""
         name = f"{point}, {how}"
         self.wanted[name] = self.wanted.get(name, 0) + 1
         for attempt in range(TRIES_MAX):
@@ -209,7 +209,7 @@ class StepwiseTable:
 def cover_all_steps(
     table: StepwiseTable, jobs: tuple[str, ...] = tuple(JOBS), points: Iterable[str] = tuple(POINTS)
 ) -> Iterator[str]:
-    """Let it happen everywhere, or at some points only; yields each point when it is done with."""
+    """Fail at every point, or at some points only; yield each point when it is done."""
     for point in points:
         for how in HOWS:
             if applies(point, how):

@@ -1,4 +1,4 @@
-"""A simulated driver: carries out the steps of one master, as long as it lives."""
+"""A simulated driver: carries out the steps of one master while it lives."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ from penstock.storage.metadata import CheckpointMetadata
 
 STEPS_MAX: Final = 4_000
 NAME: Final = "epochs"
-#: What a person may ask for.
+#: The requests that a person may make.
 WISHES: Final = ("checkpoint", "savepoint", "savepoint", "suspend", "suspend", "suspend", "drain", "cancel")
 
 
 def name_of(step: steps.Step) -> str:
-    """What a step is for, in words."""
+    """Return a step's name and purpose."""
     name, what = type(step).__name__, ""
     if isinstance(step, steps.RunEpoch):
         work = next(iter(step.works.values()))
@@ -59,20 +59,20 @@ def name_of(step: steps.Step) -> str:
 
 
 def _place(metadata: CheckpointMetadata) -> tuple[str, int]:
-    """A checkpoint's job and number."""
+    """Return a checkpoint's job and number."""
     return metadata.job_id, metadata.checkpoint_id
 
 
 @dataclass
 class Ask:
-    """What a person asked for, and what was answered."""
+    """A person's request, and its answers."""
 
     request: steps.Request
     answers: list[steps.Answer] = field(default_factory=list)
 
 
 class Driver:
-    """Drives one job, as long as it lives."""
+    """Drives one job while it lives."""
 
     def __init__(self, history: StepwiseWorld, job: Job, path: str | None) -> None:
         self._history = history
@@ -94,21 +94,21 @@ class Driver:
         self._sinks = Sinks(
             job.graph, job.job_id, Listening(history.write), history, self.master.figures, history.pass_time
         )
-        #: whether a checkpoint or savepoint of it is complete
+        #: whether one of its checkpoints or savepoints is complete
         self.has_written = False
         self.has_ended = False
-        #: the path that the next job is given: this one's until it has begun, or that of the savepoint that ended it
+        #: the path passed to the next job: this job's own until it has begun, or that of the savepoint that ended it
         self.goes_on_from = path
         self.asked: list[Ask] = []
         self._waiting: list[Ask] = []
         self._paths: dict[int, str] = {}
         self._serving: Ask | None = None
         self._is_cancelled = False
-        #: whether others think that it is dead
+        #: whether others believe it dead
         self.is_stopped = False
         #: whether the savepoint that ends the job is complete
         self._is_stopping = False
-        #: whether the job has said that it has come to its end
+        #: whether the job has marked itself as finished
         self._is_marked = False
         self._table = {
             steps.Report: lambda step: history.write(f"{step.status.name} {step.reason or ''}"),
@@ -143,11 +143,11 @@ class Driver:
         self._driving = Driving(self.master.run(), self._perform, Killed)
 
     def run(self) -> JobStatus:
-        """Run to the job's end; return how it ended. Raises `DriverKilled`, also when others only think that."""
+        """Run to the job's end and return its status. Raises `DriverKilled`, also if others only believe it dead."""
         stopped = self._history.stopped
         try:
             while self.advance():
-                # What others put in its place has to look for what it has left, and not be told of a path.
+                # Its replacement has to find its state itself rather than be given a path.
                 if self.goes_on_from is None and not self.is_back_fill and stopped.stops():
                     self.is_stopped = True
                     stopped.add(self)
@@ -164,11 +164,11 @@ class Driver:
 
     @property
     def may_lead(self) -> bool:
-        """Whether it was not deposed, or has yet to take the job over."""
+        """Whether it was not deposed, or has yet to take over the job."""
         return self._leading.may_lead
 
     def advance(self) -> bool:
-        """Take a step; returns whether there are more."""
+        """Take a step; return whether there are more."""
         history = self._history
         was_driving, history.is_driving, history.tasks.is_driver_dead = history.is_driving, True, False
         try:
@@ -182,11 +182,11 @@ class Driver:
         return has_more
 
     def close(self) -> None:
-        """It is over."""
+        """Close the sources."""
         self.sources.close()
 
     def check_answers(self) -> None:
-        """The job is over, or its driver dead: each request got its one answer, and it was true."""
+        """Check, once the job is over or its driver dead, that each request got exactly one answer, and a true one."""
         history, savepoints = self._history, self._history.disk.savepoints
         for ask in self.asked:
             if len(ask.answers) > 1:
@@ -202,11 +202,11 @@ class Driver:
                     history.seen["savepoint left that nobody was told of"] += 1
 
     def is_at_end(self) -> bool:
-        """Whether the job, or one before it, was at the end of all its sources, or was drained."""
+        """Return whether this job or an earlier one reached the end of all its sources or was drained."""
         return self._is_marked or self._history.drained is not None or self.master._coordinator is None
 
     def _path_of(self, request: steps.Request) -> str:
-        """Where a savepoint was being written; "" for none."""
+        """Return the path of a requested savepoint that was being written; "" for none."""
         return self._paths.get(request.number, "")
 
     def _perform(self, step: steps.Step) -> Any:
@@ -243,12 +243,12 @@ class Driver:
         return result
 
     def _check(self, step: steps.Step) -> None:
-        """What holds after each step."""
+        """Check the invariants after a step."""
         try:
             self.master.validate()
         except AssertionError as broken_promise:
             self._history.violations.append(f"invalid: {broken_promise}")
-        # One that was deposed learns of it only when it wants to complete something; what it has kept is not its own.
+        # A deposed master learns of it only when it completes something; the checkpoints it has kept are not its own.
         is_excused = self.is_stopped or not self.may_lead or isinstance(step, steps.DeleteSavepoint)
         for metadata in self.master.completed if not is_excused else ():
             for path in self._store.missing_files(metadata):
@@ -297,11 +297,11 @@ class Driver:
         drained, disk = history.drained, history.disk
         if drained is not None:
             place = _place(drained)
-            # A late listing may not show one from which a job has begun.
+            # A stale listing may not show a checkpoint from which a job has begun.
             known = {_place(job.begun_from) for job in history.jobs.all if job.begun_from is not None}
             known.update(left.found().checkpoints)
             if f"{place[0]}/chk-{place[1]}/{METADATA}" in disk.files and place not in known:
-                history.drained = None  # it became visible when this driver had looked
+                history.drained = None  # it became visible after this driver had looked
         return left
 
     def _mark(self, step: steps.MarkJob) -> None:
@@ -320,7 +320,7 @@ class Driver:
             self.has_written = True
         finally:
             if step.metadata.ends_job and path is not None:
-                # From then on the next job finds it; until then this one has only left a savepoint that no job knows.
+                # From then on the next job finds it; until then there is only a savepoint that no job knows.
                 own = f"{self._store.directory_of(step.metadata.checkpoint_id)}/{METADATA}"
                 is_found = own in history.disk.files and self._leading.counts(step.metadata.checkpoint_id)
                 if is_found and step.metadata.is_drained and history.drained is None:
@@ -332,7 +332,7 @@ class Driver:
         self._leading.revoke(step.checkpoint_id)
         drained = self._history.drained
         if drained is not None and (drained.job_id, drained.checkpoint_id) == (self._job.job_id, step.checkpoint_id):
-            self._history.drained = None  # no job finds it from now on
+            self._history.drained = None  # from now on no job finds it
 
     def _delete_garbage(self, step: steps.DeleteGarbage) -> None:
         self._leading.delete(garbage(self._leading.listing(), step.kept, step.oldest_live_id, step.revoked))
@@ -373,7 +373,7 @@ class Driver:
             backends.close()
 
     def _check_time(self, works: Mapping[Task, EpochWork]) -> None:
-        """No task begins an epoch with event time behind where its checkpoint has it: what was late would not be."""
+        """Check that no task resumes with an event time before its checkpoint's: late records would not be late."""
         for task, reached in restored_watermarks(self.master.coordinator.latest, self._job.graph).items():
             for place, mark in reached.items():
                 begun = works[task].watermarks.get(place, MIN_TIMESTAMP)
@@ -382,7 +382,7 @@ class Driver:
                     self._history.violations.append(f"time: task {task} begins at {begun}, its checkpoint has {mark}")
 
     def _task(self, works: Mapping[Task, EpochWork], backends: Any) -> Any:
-        """Runs a task, at times twice: then either run may be the one that counts."""
+        """Return a function that runs a task, sometimes twice: then either run may be the one that counts."""
         history, runs = self._history, iter(range(1, 1 << 30))
 
         def once(vertex: int, subtask: int, rows: Rows) -> list[Rows]:
@@ -435,7 +435,7 @@ class Driver:
 
 
 def _mixed(used: list[Rows], counted: list[Rows]) -> list[Rows]:
-    """Other tasks have used one run of a task, which was lost then, and run again."""
+    """Combine two runs of a task: other tasks used the first, which was then lost; the second one counts."""
     mixed = Rows()
     for runs, is_for_tasks in ((used, True), (counted, False)):
         for rows in runs:

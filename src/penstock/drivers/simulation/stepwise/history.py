@@ -1,9 +1,9 @@
 """One history of jobs whose masters work step by step, from one seed.
 
-The masters, tasks and split enumerators are those that run on Spark. The clock, storage, the outside world and the
-driver are simulated: steps fail, tasks run twice, and the driver dies before, after and within each step. Whatever ends
-a job, the next one begins where a user would begin it: from the newest checkpoint of the name, or from the savepoint
-that it was given. In the end the sinks must hold just what a plain computation over all records gives.
+The masters, tasks and split enumerators are the same ones that run on Spark. The clock, storage, the outside world and
+the driver are simulated: steps fail, tasks run twice, and the driver dies before, after and within each step. However a
+job ends, the next one starts where a user would start it: from the newest checkpoint under the job's name, or from the
+savepoint that it was given. In the end the sinks must hold exactly the output of a plain computation over all records.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from penstock.drivers.simulation.stepwise.scenario import FILLED
 from penstock.drivers.simulation.stepwise.world import DriverKilled, StepwiseWorld
 
 JOBS_MAX: Final = 60
-#: Jobs after which nothing more goes wrong.
+#: After this many jobs no more faults are injected.
 FAULTY_JOBS: Final = 20
 
 
@@ -30,7 +30,7 @@ class StepwiseSimulation(StepwiseWorld):
     """Runs one history."""
 
     def run(self) -> History:
-        """The whole history."""
+        """Run the whole history."""
         status = "?"
         with self.around.present():
             path, is_filled = None, not self.scenario.fills_first
@@ -53,7 +53,7 @@ class StepwiseSimulation(StepwiseWorld):
                     break
                 path = driver.goes_on_from
                 if driver.is_back_fill or (path == FILLED and FILLED not in self.disk.savepoints):
-                    # Nobody was told of one that a power cut has taken before a job had begun from it.
+                    # If a power cut removed the savepoint before a job started from it, no user knows of it yet.
                     is_filled = FILLED in self.disk.savepoints
                     path = FILLED if is_filled else None
                 elif (status == "FINISHED" and driver.is_at_end()) or self.violations:
@@ -74,7 +74,7 @@ class StepwiseSimulation(StepwiseWorld):
         if fills:
             job.in_tempo("BATCH", FILLED)
             if FILLED not in self.disk.savepoints:
-                for left in self.disk.below(FILLED):  # a user would take another path, or look what is there
+                for left in self.disk.below(FILLED):  # a user would choose another path or check for files first
                     self.disk.unlink(left)
         elif path is not None:
             self.stopped.kill_those_that_may_lead()
@@ -86,10 +86,11 @@ class StepwiseSimulation(StepwiseWorld):
     # --- what must hold --------------------------------------------------------------------------------------------
 
     def _check_hidden_files(self) -> None:
-        """No job that ended well leaves what former jobs had under way or closed, or its own (G9).
+        """Check that no job that ended well left hidden files, its own or its predecessors' (G9).
 
-        But for what a power cut has brought back, or what could not be removed or was begun later than others thought;
-        what a savepoint may name; what other jobs have left, and what somebody has put back.
+        Hidden files are those in progress or closed but not visible. Exceptions: files that a power cut restored, that
+        could not be removed, or that were begun later than others assumed; files that a savepoint may name; files of
+        unrelated jobs; and files that an outsider has put back.
         """
         is_excused = self.faults.seen["power-cut"] or self.seen["driver stopped"] or self.tasks.seen["file step failed"]
         if is_excused or self.tasks.seen["cut off"] or self.outsiders.seen["file moved away"]:
@@ -110,5 +111,5 @@ class StepwiseSimulation(StepwiseWorld):
 
 
 def run_stepwise_seed(seed: int, is_traced: bool = False) -> History:
-    """The history of a seed."""
+    """Run the history of a seed."""
     return StepwiseSimulation(seed, is_traced=is_traced).run()

@@ -1,4 +1,4 @@
-"""The port `JobListener` of a simulated job that works step by step: its log goes into the event log."""
+"""The port `JobListener` of a simulated job that works step by step: writes the job's log to the event log."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 
 class Listening:
-    """See the module's text. What goes to the client is not watched."""
+    """See the module docstring. Output to the client is ignored."""
 
     def __init__(self, write: Callable[[str], None]) -> None:
         self._write = write

@@ -1,4 +1,4 @@
-"""What one seed stands for: a job, its options, and what goes wrong."""
+"""The scenario of one seed: a job, its options, and the faults."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from penstock.drivers.simulation.disk import SAVEPOINTS
 from penstock.drivers.simulation.scenario import FaultRates, Scenario, power_cut
 from penstock.drivers.simulation.topology_maker import TopologyMaker
 
-#: Where a back-fill leaves its savepoint.
+#: The path of a back-fill's savepoint.
 FILLED: Final = f"{SAVEPOINTS}/filled"
 
 
 @dataclass(frozen=True)
 class StepwiseScenario:
-    """What one seed stands for."""
+    """The scenario of one seed."""
 
     scenario: Scenario
-    #: whether the first job is a back-fill over all there is
+    #: whether the first job is a back-fill over all existing records
     fills_first: bool
     dies_before: float
     dies_after: float
@@ -30,15 +30,15 @@ class StepwiseScenario:
     commit_error: float
     source_error: float
     runs_twice: float
-    #: how likely a person asks for something when the master looks
+    #: the probability that a person makes a request when the master looks for one
     asks: float
     cancels: float
-    #: how likely a driver is stopped after a step, and goes on when others think it dead
+    #: the probability that a driver is stopped after a step, to resume when others think it is dead
     stops: float = 0.0
 
 
 def draw(chance: random.Random, world: str) -> StepwiseScenario:
-    """The scenario of a seed."""
+    """Draw the scenario of a seed."""
     topology = TopologyMaker(chance, world, is_exactly_once=True, ends=None).make()
     for stage in topology.stages:
         stage.calls = None
@@ -74,7 +74,7 @@ def draw(chance: random.Random, world: str) -> StepwiseScenario:
 
 
 def draw_around(chance: random.Random, scenario: Scenario, fills_first: bool = False) -> StepwiseScenario:
-    """What goes wrong with the steps, and what is asked for between them."""
+    """Draw the faults of the steps and the requests between them."""
 
     def some(share: float, value: float) -> float:
         return value if chance.random() < share else 0.0

@@ -1,4 +1,4 @@
-"""Drivers that were stopped between two steps, and go on beside those that were started in their place (E7)."""
+"""Drivers that were stopped between two steps and resume next to the drivers started in their place (E7)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Final, Protocol
 
 from penstock.drivers.simulation.faults import Killed
 
-#: How likely a stopped driver goes on after a step of another one, and how many steps it takes at most.
+#: The probability that a stopped driver resumes after or within a step of another driver, and the most steps that it
+#: then takes.
 GOES_ON: Final = 0.05
 GOES_ON_WITHIN: Final = 0.3
 STEPS_AT_A_TIME_MAX: Final = 6
@@ -16,24 +17,24 @@ STOPS_MAX: Final = 5
 
 
 class Stopped(Protocol):
-    """A driver that can be stopped, and does not know that it was."""
+    """A driver that can be stopped without noticing."""
 
     @property
     def may_lead(self) -> bool:
-        """Whether it was not deposed, or has yet to take the job over."""
+        """Whether the driver may lead: it was not deposed, or has yet to take the job over."""
         ...
 
     def advance(self) -> bool:
-        """Take a step; returns whether there are more."""
+        """Take a step; return whether more steps follow."""
         ...
 
     def close(self) -> None:
-        """It is over."""
+        """Release the driver's resources."""
         ...
 
 
 class StoppedDrivers:
-    """`rate`: how likely one is stopped after a step. They have chance of their own."""
+    """The stopped drivers, with their own random generator. `rate`: how likely a driver is stopped after a step."""
 
     def __init__(self, world: str, rate: float, write: Callable[[str], None], look: Callable[[], None]) -> None:
         self._chance = random.Random(f"stopped drivers of {world}")
@@ -42,27 +43,27 @@ class StoppedDrivers:
         self._write = write
         self._drivers: list[Stopped] = []
         self._is_going = False
-        #: called when one has gone on; may raise
+        #: called after a stopped driver has resumed; may raise
         self._look = look
 
     def stops(self) -> bool:
-        """Whether the driver of now is stopped here."""
+        """Decide at random whether the current driver is stopped here."""
         if self._is_going or self._left == 0 or self._chance.random() >= self._rate:
             return False
         self._left -= 1
         return True
 
     def add(self, driver: Stopped) -> None:
-        """It is stopped; others think that it is dead."""
+        """Add a driver that was just stopped; others think it is dead."""
         self._write("the driver is stopped, and thought to be dead")
         self._drivers.append(driver)
 
     def between_steps(self) -> None:
-        """The driver of now has taken a step: at times a stopped one takes some."""
+        """Let a stopped driver take some steps, sometimes, after a step of the current driver."""
         self._maybe_go_on(GOES_ON)
 
     def within_step(self) -> None:
-        """The driver of now is in the middle of a step in which others make a difference."""
+        """Let a stopped driver take some steps, sometimes, within a step that other drivers can affect."""
         self._maybe_go_on(GOES_ON_WITHIN)
 
     def _maybe_go_on(self, rate: float) -> None:
@@ -71,20 +72,23 @@ class StoppedDrivers:
             self._look()
 
     def kill_those_that_may_lead(self) -> None:
-        """A person who starts a job from a path, which deposes nobody, makes sure that no other driver of it runs."""
+        """Kill the stopped drivers that may lead, as a person does before starting a job from a path.
+
+        Such a start deposes no driver.
+        """
         for driver in [driver for driver in self._drivers if driver.may_lead]:
             driver.close()
             self._drivers.remove(driver)
             self._write("a stopped driver is killed")
 
     def kill_all(self) -> None:
-        """None of them goes on."""
+        """Kill all stopped drivers."""
         for driver in self._drivers:
             driver.close()
         self._drivers.clear()
 
     def end(self) -> None:
-        """All of them go on to their ends."""
+        """Let all stopped drivers run to their ends."""
         while self._drivers:
             self._go_on(self._drivers[0], 1)
 
@@ -101,4 +105,4 @@ class StoppedDrivers:
         try:
             return driver.advance()
         except Killed:
-            return False  # now it is dead
+            return False  # the driver has died

@@ -1,9 +1,9 @@
 """The processes of tasks that write files: each may die between two steps of the file system, or write late (G9).
 
-One that is cut off counts as dead, and its task is run again, as Spark does it. It does not know that, and goes on a
-while later: beside other tasks, while output is committed, or when the job has long ended. Such a process has a thread,
-but only one thread goes on at a time, and chance says when; so a seed still is a history. All of this has chance of its
-own, and happens only where sinks write files.
+A process that is cut off counts as dead, and its task is run again, as on Spark. The process does not notice, and
+resumes later: next to other tasks, while output is committed, or long after the job has ended. Such a process has a
+thread, but only one thread runs at a time, and the random generator chooses which, so a seed still determines the
+history. The generator is separate from the others, and used only where sinks write files.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from penstock.drivers.simulation.faults import Killed
 
 T = TypeVar("T")
 
-#: The number of the step at which a process is cut off, at most.
+#: The highest number of the step at which a process may be cut off.
 FIRST_STEPS_MAX: Final = 40
-#: How many steps one that was cut off takes at a time, at most, and how likely it does so after a step of the driver,
-#: and before a step of a commit.
+#: The most steps that a process takes at a time after it was cut off, and the probability that it resumes after a step
+#: of the driver, and before a step of a commit.
 STEPS_AT_A_TIME_MAX: Final = 12
 GOES_ON: Final = 0.15
 GOES_ON_WITHIN: Final = 0.05
@@ -35,8 +35,10 @@ ALL: Final = 1 << 30
 
 @dataclass(frozen=True)
 class FileRates:
-    """How likely, before a step of the file system, it fails, its task dies, or the driver does; and of a run of a task
-    that it is cut off.
+    """Fault probabilities.
+
+    Before a step of the file system: that the step fails, its task dies, or the driver dies. Per run of a task: that
+    the task is cut off.
     """
 
     error: float
@@ -46,7 +48,7 @@ class FileRates:
 
     @staticmethod
     def of(world: str) -> FileRates:
-        """Those of a world."""
+        """Draw the rates of a world."""
         own = random.Random(f"faults of files of {world}")
         return FileRates(
             own.choice((0.0, 0.0, 0.002, 0.02)),
@@ -57,11 +59,11 @@ class FileRates:
 
 
 class TaskDied(Killed):
-    """The process of a task ends here."""
+    """Ends the process of a task."""
 
 
 class _Thread:
-    """A process that can be left alone between two steps, and go on later."""
+    """A process that can be suspended between two steps and resumed later."""
 
     def __init__(self, name: str, call: Callable[[], Any]) -> None:
         self.name = name
@@ -86,7 +88,7 @@ class _Thread:
         self._back.release()
 
     def go_on(self, steps: int) -> None:
-        """Until it has ended, or is before the step after these."""
+        """Run until the process has ended or has taken this many steps."""
         self._steps_left = steps
         self._go.release()
         self._back.acquire()
@@ -94,13 +96,13 @@ class _Thread:
             self._thread.join()
 
     def kill(self) -> None:
-        """It takes no step any more."""
+        """Kill the process before its next step."""
         self._is_killed = True
         if not self.has_ended:
             self.go_on(ALL)
 
     def before_step(self) -> None:
-        """It is about to take one."""
+        """Suspend the process if it has no steps left; raise `TaskDied` if it was killed."""
         if not self._steps_left and not self._is_killed:
             self._back.release()
             self._go.acquire()
@@ -110,7 +112,7 @@ class _Thread:
 
 
 class TaskProcesses:
-    """See the module's text. `kill_driver` raises what ends the driver's process."""
+    """See the module docstring. `kill_driver` raises the exception that ends the driver's process."""
 
     def __init__(
         self,
@@ -120,7 +122,7 @@ class TaskProcesses:
         kill_driver: Callable[[], None],
     ) -> None:
         self.seen: Counter[str] = Counter()
-        #: whether the driver's process has ended, and no other one has begun
+        #: whether the driver's process has ended and no new one has started
         self.is_driver_dead = False
         self._rates = FileRates.of(world)
         self._own = random.Random(f"processes of tasks of {world}")
@@ -129,31 +131,31 @@ class TaskProcesses:
         self._kill_driver = kill_driver
         self._count = 0
         self._driver = "driver-0"
-        #: the process at work, if it is one of a task, and the thread that it has
+        #: the running process, if it is a task's, and its thread
         self._task: str | None = None
         self._thread: _Thread | None = None
         self._is_task_dead = False
-        #: those that were cut off
+        #: the processes that were cut off
         self._late: list[_Thread] = []
 
     def begin_driver(self) -> None:
-        """Another process drives the job."""
+        """Start a new driver process."""
         self._count += 1
         self._driver, self.is_driver_dead = f"driver-{self._count}", False
 
     @property
     def name(self) -> str:
-        """The process that is at work."""
+        """The name of the running process."""
         return self._task or self._driver
 
     def is_alive(self, name: str) -> bool:
-        """Whether a process has not ended."""
+        """Return whether a process is still alive."""
         if name == self._driver:
             return not self.is_driver_dead
         return (name == self._task and not self._is_task_dead) or any(name == late.name for late in self._late)
 
     def run(self, call: Callable[[], T]) -> T:
-        """The result of a task, which is run again when its process dies or is cut off."""
+        """Run a task, again if its process dies or is cut off, and return its result."""
         while True:
             self._count += 1
             name = f"task-{self._count}"
@@ -192,7 +194,7 @@ class TaskProcesses:
         return True
 
     def before_step(self) -> None:
-        """The process at work is about to take a step of the file system."""
+        """Inject the faults that are due before the running process takes a step of the file system."""
         if self.is_driver_dead and self._task is None:
             self._kill_driver()
         if self._is_task_dead:
@@ -214,7 +216,7 @@ class TaskProcesses:
             raise OSError("planned: a step of the file system failed")
 
     def between_steps(self) -> None:
-        """The driver has taken a step: at times a process goes on that was cut off."""
+        """Resume a process that was cut off, sometimes, after a step of the driver."""
         if self._late and self._own.random() < GOES_ON:
             self._go_on(self._own.choice(self._late), self._own.randint(1, STEPS_AT_A_TIME_MAX))
 
@@ -225,15 +227,15 @@ class TaskProcesses:
             self._write(f"{late.name} has ended")
             self._late.remove(late)
             if isinstance(late.error, Killed) and not isinstance(late.error, TaskDied):
-                raise late.error  # it was at work when the power failed
+                raise late.error  # it was running when the power failed
 
     def kill_all(self) -> None:
-        """All that were cut off end: there is no power."""
+        """Kill all processes that were cut off, because the power is out."""
         while self._late:
             late = self._late.pop()
             self._within(late.name, late, late.kill)
 
     def end(self) -> None:
-        """All that were cut off go on to their ends."""
+        """Let all processes that were cut off run to their ends."""
         while self._late:
             self._go_on(self._late[0], ALL)

@@ -1,4 +1,4 @@
-"""The clock, chance, the disk and the outside world of one history, and what is known of it."""
+"""The clock, random generator, disk and outside world of one history, and its record of events."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from penstock.storage.metadata import CheckpointMetadata
 
 
 class DriverKilled(Killed):
-    """The driver's process ends here."""
+    """Ends the driver's process."""
 
 
 class StepwiseWorld:
-    """All that is around the masters of one history."""
+    """The environment of the masters of one history."""
 
     def __init__(
         self,
@@ -53,18 +53,18 @@ class StepwiseWorld:
         self.disk = around.jobs.disk
         self.outside = around.outside
         self.power = around.power
-        #: whether a driver takes a step
+        #: whether a driver is taking a step
         self.is_driving = False
         self.violations: list[str] = []
         self.seen: Counter[str] = Counter()
         self.epochs = 0
         self.now = 0
-        #: where the job was drained: what it read is all that is to be seen
+        #: the checkpoint at which the job was drained; the sinks must then show exactly the output up to it
         self.drained: CheckpointMetadata | None = None
-        #: those that all others think dead
+        #: the drivers that all others think are dead
         name = scenario.scenario.topology.world
         self.stopped = StoppedDrivers(name, scenario.stops, self.write, self._look_for_power)
-        #: whether sinks are real ones, which write files or to Kafka, and the processes of the tasks that do
+        #: whether the sinks are real ones, which write to files or Kafka, and the processes of their tasks
         self.has_files = any(stage.make_sink is not None for stage in scenario.scenario.topology.stages)
         self.tasks = TaskProcesses(name, self.write, lambda: self.faults.are_over, self._die)
         sinks = [stage.uid for stage in scenario.scenario.topology.stages if stage.make_sink is file_sink]
@@ -72,15 +72,15 @@ class StepwiseWorld:
         self.outsiders = Outsiders(
             name, self.outside, sinks, lambda: self.faults.are_over, self.write, batches=is_batch
         )
-        #: called at each point at which a driver may die, by its name; may raise `DriverKilled`
+        #: called with the name of each point at which a driver may die; may raise `DriverKilled`
         self.on_point: Callable[[str], None] = lambda point: None
-        #: what a person asks for, and at which look of the master, by number; None for at random
+        #: the request of a person and the number of the master's look at which it is made; None for random requests
         self.wish: tuple[str, int] | None = None
         self.looks = 0
         self.watch()
 
     def watch(self) -> None:
-        """What happens from now on happens to these jobs."""
+        """Connect the log, the outside world and the power supply to this history."""
         self.log.now = self.now_ms
         self.outside.watch(self._on_commit, self._may_commit)
         self.outside.on_file_step = self.outside.kafka.step = self.tasks.before_step
@@ -99,18 +99,18 @@ class StepwiseWorld:
             raise DriverKilled
 
     def between_steps(self) -> None:
-        """A step was taken: at times processes go on that are thought to be dead, or others do something."""
+        """Let processes that are thought to be dead resume, or outsiders act, sometimes, after a step."""
         self.tasks.between_steps()
         self.outsiders.look()
 
     def maybe_lose_power(self) -> None:
-        """A step was taken: at times the power fails then."""
+        """Cut the power, sometimes, after a step."""
         if self.power.fails_after(is_protocol=True):
             self.power.fail()
             raise DriverKilled
 
     def on_driver_death(self) -> None:
-        """The driver has died, and perhaps everybody with it."""
+        """Handle the driver's death; if the power failed, kill all other processes and restore the power."""
         self.tasks.is_driver_dead = True
         self.write("the driver is dead")
         if not self.power.is_out:
@@ -123,11 +123,11 @@ class StepwiseWorld:
         self.power.come_back()
         drained = self.drained
         if drained is not None and f"{drained.job_id}/chk-{drained.checkpoint_id}/{METADATA}" in self.disk.lost:
-            self.drained = None  # no job finds it from now on
+            self.drained = None  # no later job will find that checkpoint
 
     @property
     def step(self) -> int:
-        """How many steps were taken."""
+        """The number of steps taken so far."""
         return self.log.step
 
     @step.setter
@@ -135,19 +135,19 @@ class StepwiseWorld:
         self.log.step = step
 
     def write(self, line: str) -> None:
-        """Put a line into the event log."""
+        """Write a line to the event log."""
         self.log.write(line)
 
     def now_ms(self) -> int:
-        """The port `Clock`: time passes as steps are taken."""
+        """Return the time, for the port `Clock`; time passes as steps are taken."""
         return self.now
 
     def steady_ms(self) -> int:
-        """As time-outs are measured."""
+        """Return the time for measuring timeouts."""
         return self.now
 
     def steady_ns(self) -> int:
-        """The same in nanoseconds."""
+        """Return the same time in nanoseconds."""
         return self.now * 1_000_000
 
     # --- the outside world -----------------------------------------------------------------------------------------
@@ -162,15 +162,18 @@ class StepwiseWorld:
         self.maybe_die(self.scenario.dies_within)
 
     def maybe_die(self, rate: float) -> None:
-        """The driver dies, at times."""
+        """Kill the driver with the given probability."""
         has_died = self.seen["driver killed"] >= self.scenario.deaths_max
         if rate and not has_died and not self.faults.are_over and self.chance.random() < rate:
             self._die()
 
     def _may_commit(self, job_id: str, owner: str, checkpoint_id: int) -> bool:
-        """What was prepared for a checkpoint may be seen once it exists, of whichever job, or a savepoint of it."""
+        """Return whether output prepared for a checkpoint may be visible.
+
+        It may once that checkpoint, of whichever job, or a savepoint of its job exists.
+        """
         if owner != job_id and self.jobs.may_commit(job_id, owner, checkpoint_id):
-            return True  # though it may be deleted by now
+            return True  # although the checkpoint may have been deleted since
         directories = (f"{owner}/chk-{checkpoint_id}", *self.disk.savepoints)
         for directory in directories:
             if self.disk.is_durable(f"{directory}/{METADATA}"):
@@ -180,25 +183,25 @@ class StepwiseWorld:
         return False
 
     def maybe_cancel(self) -> None:
-        """A person cancels the job, at times."""
+        """Cancel the job, sometimes, as a person would."""
         rate = self.scenario.cancels
         if rate and not self.faults.are_over and self.chance.random() < rate:
             self.seen["cancelled"] += 1
             raise Cancelled
 
     def pass_time(self, for_ms: int) -> None:
-        """Let a time pass."""
+        """Let time pass."""
         self.now += for_ms
 
     def output_of(self, sink: str) -> list[Any]:
-        """What is to be seen of a sink."""
+        """Return the visible output of a sink."""
         stage = next(stage for stage in self.scenario.scenario.topology.stages if stage.uid == sink)
         if stage.make_sink is kafka_sink:
             return self.outside.kafka.visible_at_last(sink)
         return written(self.disk, sink) if self.has_files else self.outside.committed.get(sink, [])
 
     def history(self, mode: str, status: str) -> History:
-        """What became of the seed."""
+        """Return the history as it happened."""
         return History(
             self.seed,
             mode,

@@ -6,5 +6,5 @@ from pathlib import Path
 
 
 def directory() -> Path:
-    """Where `grafana-dashboard.json` and `alerts.yml` are."""
+    """Return the directory of `grafana-dashboard.json` and `alerts.yml`."""
     return Path(__file__).parent

@@ -1,1 +1,1 @@
-"""Who may ask: the settings of the server with its tokens, and the browsers that have logged in."""
+"""Access control: the server's settings with its tokens, and the browsers that are logged in."""

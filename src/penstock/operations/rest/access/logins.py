@@ -1,9 +1,9 @@
-"""Browsers that have logged in with a token: a cookie stands for the token.
+"""Browser logins with a token: a cookie stands for the token.
 
-The cookie holds a random id, which means something to this server alone, and for 12 hours. No script can read it
-(HttpOnly), and no page of another site sends it (SameSite=Strict). Pages at other ports of the same host are of the
-same site, so a cookie is good for changes only if the browser says that a page of this server asks (`guards`). The
-cookie's name has the port, because cookies do not tell ports apart.
+The cookie holds a random id, which only this server knows, and is valid for 12 hours. Scripts cannot read it
+(HttpOnly), and pages of other sites cannot send it (SameSite=Strict). Pages at other ports of the same host count as
+the same site, so a cookie allows changes only if the browser states that the request comes from a page of this server
+(`guards`). The cookie's name contains the port, because cookies do not distinguish ports.
 """
 
 from __future__ import annotations
@@ -21,27 +21,27 @@ from penstock.operations.rest.access.settings import RestSettings
 
 Role = Literal["nobody", "reader", "operator"]
 
-#: How long (s) a log-in is good.
+#: How long (s) a login is valid.
 LOGIN_SECONDS: Final = 12 * 3600
-#: How many log-ins are remembered; one more drops the oldest.
+#: The number of logins to remember; one more drops the oldest.
 LOGINS_MAX: Final = 1_000
 
 
 class Logins:
-    """The log-ins of a server. Any thread may ask.
+    """The logins of a server. Thread-safe.
 
     Args:
-        now: a clock (s) that never goes back.
+        now: a monotonic clock (s).
     """
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
         self._lock = threading.Lock()
-        #: by the cookie's value, oldest first: the role, and when it ends
+        #: by cookie value, oldest first: the role and the time of expiry
         self._known: dict[str, tuple[Role, float]] = {}
 
     def begin(self, role: Role) -> str:
-        """Remember a log-in; the cookie's value."""
+        """Remember a login and return the value of its cookie."""
         value = secrets.token_urlsafe(32)
         with self._lock:
             while len(self._known) >= LOGINS_MAX:
@@ -50,35 +50,35 @@ class Logins:
         return value
 
     def end(self, value: str) -> None:
-        """Forget one."""
+        """Forget a login."""
         with self._lock:
             self._known.pop(value, None)
 
     def role_of(self, value: str) -> Role:
-        """For whom a cookie stands."""
+        """Return the role that a cookie grants."""
         with self._lock:
             role, until = self._known.get(value, ("nobody", 0.0))
         return role if self._now() < until else "nobody"
 
 
 def cookie_name(port: int) -> str:
-    """The name of the cookie of the server at a port."""
+    """Return the name of the login cookie of the server at this port."""
     return f"penstock-rest-{port}"
 
 
 def cookie_of(headers: Mapping[str, str], port: int) -> str:
-    """The value of the cookie in a request; empty if it has none."""
+    """Return the value of the login cookie in a request; empty if missing."""
     return cookie_parser(headers.get("cookie", "")).get(cookie_name(port), "")
 
 
 def cookie_header(name: str, value: str, seconds: int, *, is_encrypted: bool) -> str:
-    """The header Set-Cookie."""
+    """Return the value of the Set-Cookie header."""
     secure = "; Secure" if is_encrypted else ""
     return f"{name}={value}; Max-Age={seconds}; Path=/; HttpOnly; SameSite=Strict{secure}"
 
 
 def role_of_token(settings: RestSettings, token: str) -> Role:
-    """For whom a token is."""
+    """Return the role that a token grants."""
     if not token:
         return "nobody"
     if settings.token is not None and _equal(token, settings.token):

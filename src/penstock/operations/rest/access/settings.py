@@ -1,7 +1,7 @@
-"""Where the server listens, and who may ask what of it.
+"""Where the server listens, and who may access it.
 
-Secure as installed: it listens on this host alone. Beyond it, the traffic is encrypted, or somebody has said that they
-know what they do; and a token is asked for, which is generated where none is set.
+The defaults are secure: the server listens on this host only. To listen beyond it, the configuration must enable
+encryption or explicitly allow plain traffic. The server then also requires a token, and generates one if none is set.
 """
 
 from __future__ import annotations
@@ -40,20 +40,20 @@ _log = logging.getLogger("penstock.rest")
 
 @dataclass(frozen=True)
 class RestSettings:
-    """What a configuration says of the server.
+    """The server's settings, read from a configuration.
 
     Attributes:
-        bind_address: where it listens.
-        ports: which ports to try, such as `8081-8090`.
-        address: the name by which others reach it.
-        certificate: the file of the certificate, in PEM; None without TLS.
-        key: the file of its key.
+        bind_address: where the server listens.
+        ports: the ports to try, such as `8081-8090`.
+        address: the host name for clients.
+        certificate: the certificate file, in PEM; None without TLS.
+        key: the file of the certificate's private key.
         key_password: the key's password.
-        token: the operator's token; None when none is asked for.
-        reader_token: the reader's; None when reading what reveals nothing is free.
-        hosts: the names by which it may be called, in lower case.
+        token: the operator's token; None if no token is required.
+        reader_token: the reader's token; None if reading harmless data needs no token.
+        hosts: the accepted host names, in lower case.
         allow_origin: the origin whose pages may read answers.
-        upload_bytes_max: how large an uploaded program may be.
+        upload_bytes_max: the maximum size of an uploaded program.
     """
 
     bind_address: str
@@ -70,7 +70,7 @@ class RestSettings:
 
     @classmethod
     def of(cls, configuration: Configuration) -> RestSettings:
-        """Read and check them; a token that is missing and needed is generated.
+        """Read and check the settings; generate the token if one is required and missing.
 
         Raises:
             ConfigurationError: if they contradict each other, or are not safe.
@@ -111,7 +111,7 @@ class RestSettings:
 
 
 def is_loopback(address: str) -> bool:
-    """Whether only this host reaches an address."""
+    """Return whether an address is reachable from this host only."""
     if address == "localhost":
         return True
     try:
@@ -136,7 +136,7 @@ def _certificate(configuration: Configuration) -> tuple[str | None, str | None]:
 
 
 def generated_token(directory: str | None) -> str:
-    """A new token, in a file that only the user can read; the log says where."""
+    """Generate a token and write it to a file that only the user can read; log the path."""
     folder = Path(directory) if directory is not None else Path.home() / ".penstock"
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     path, token = folder / f"rest-token-{os.getpid()}", secrets.token_urlsafe(32)

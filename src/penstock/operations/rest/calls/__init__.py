@@ -1,1 +1,1 @@
-"""What a handler is called with and gives back: routes, parameters, the jobs, errors, answers."""
+"""The inputs and outputs of handlers: routes, parameters, jobs, errors and answers."""

@@ -1,4 +1,4 @@
-"""What handlers give back besides values that become JSON."""
+"""Results of handlers, other than values that become JSON."""
 
 from __future__ import annotations
 
@@ -7,37 +7,37 @@ from typing import Any
 
 import msgspec
 
-#: As Flink says it.
+#: The content types that Flink sends.
 JSON_TYPE = "application/json; charset=UTF-8"
 TEXT_TYPE = "text/plain; charset=UTF-8"
 HTML_TYPE = "text/html; charset=UTF-8"
 
 
 class Empty(msgspec.Struct, frozen=True):
-    """An answer that has nothing to say: `{}`."""
+    """An empty answer: `{}`."""
 
 
 @dataclass(frozen=True)
 class Text:
-    """A file as text."""
+    """A file as plain text."""
 
     text: str
 
 
 class Html:
-    """A page of a form; its handler makes the answer itself."""
+    """A page with a form; its handler builds the answer itself."""
 
 
 @dataclass(frozen=True)
 class Encoded:
-    """JSON that was made before, for the same view of the same job."""
+    """JSON that was encoded earlier for the same view of the same job."""
 
     body: bytes
 
 
 @dataclass(frozen=True)
 class Answer:
-    """Bytes as they go out; `asker` is who has just logged in."""
+    """The response as bytes; `asker` is the role that just logged in."""
 
     code: int
     body: bytes
@@ -50,12 +50,12 @@ _encoder = msgspec.json.Encoder()
 
 
 def encoded(value: Any) -> bytes:
-    """A value as JSON; what is not a number is the string "NaN" by then (`shapes.numbers`)."""
+    """Encode a value as JSON. NaN must already be the string "NaN" (`shapes.numbers`)."""
     return _encoder.encode(value)
 
 
 def answer_of(code: int, value: Any) -> Answer:
-    """What a handler gave back, as bytes."""
+    """Convert a handler's result to a response."""
     if isinstance(value, Answer):
         return value
     if isinstance(value, Text):
@@ -66,5 +66,5 @@ def answer_of(code: int, value: Any) -> Answer:
 
 
 def error_answer(code: int, message: str) -> Answer:
-    """A refusal in Flink's form."""
+    """Build an error response in Flink's form."""
     return Answer(code, encoded({"errors": [message]}))

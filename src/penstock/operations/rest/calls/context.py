@@ -1,4 +1,4 @@
-"""What all handlers share: the jobs, the operations under way, metrics, logs, and the settings of the server."""
+"""The state that all handlers share: jobs, pending operations, metrics, logs and the server's settings."""
 
 from __future__ import annotations
 
@@ -24,35 +24,35 @@ Values: TypeAlias = Mapping[str, "str | float"]
 
 
 class Metrics(Protocol):
-    """What `penstock.operations.metrics` knows of jobs under Flink's names; unknown ids give nothing."""
+    """Metrics of jobs under Flink's names (`penstock.operations.metrics`); unknown ids have no metrics."""
 
     def jobmanager(self) -> Values:
-        """Of the job manager."""
+        """Return the metrics of the job manager."""
         ...
 
     def taskmanager(self, tm_id: str) -> Values:
-        """Of a worker."""
+        """Return the metrics of a worker."""
         ...
 
     def job(self, job_id: str) -> Values:
-        """Of a job."""
+        """Return the metrics of a job."""
         ...
 
     def vertex(self, job_id: str, vertex_id: str) -> Values:
-        """Of a vertex, with the subtask before each name."""
+        """Return the metrics of a vertex, each name prefixed with the subtask."""
         ...
 
     def subtask(self, job_id: str, vertex_id: str, subtask: int) -> Values:
-        """Of a subtask."""
+        """Return the metrics of a subtask."""
         ...
 
     def jm_operator(self, job_id: str, vertex_id: str) -> Values:
-        """Of the parts of a vertex' operators that run beside the job master."""
+        """Return the metrics of a vertex's operator coordinators, which run beside the job master."""
         ...
 
 
 class NoMetrics:
-    """Where no store is: nothing is known."""
+    """The metrics of a server without a metric store: always empty."""
 
     def jobmanager(self) -> Values:
         """Nothing."""
@@ -80,14 +80,14 @@ class NoMetrics:
 
 
 class ViewCache:
-    """JSON by the view that it was made of; a new view of a job drops what was made of the one before."""
+    """Caches JSON by job view; a new view of a job invalidates the JSON of the previous one."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._made: dict[str, tuple[JobView, dict[str, bytes]]] = {}
 
     def get(self, view: JobView, name: str, make: Callable[[], bytes]) -> bytes:
-        """What was made under a name of a view, made now if nothing was."""
+        """Return the JSON cached under a name for this view, making it on a miss."""
         with self._lock:
             known, made = self._made.get(view.job_id, (None, {}))
             if known is not view:
@@ -101,7 +101,7 @@ class ViewCache:
         return body
 
     def keep_only(self, job_ids: set[str]) -> None:
-        """Drop what belongs to jobs that are forgotten."""
+        """Drop the entries of forgotten jobs."""
         with self._lock:
             for job_id in self._made.keys() - job_ids:
                 del self._made[job_id]
@@ -109,20 +109,20 @@ class ViewCache:
 
 @dataclass
 class RestContext:
-    """See the module's text.
+    """See the module's docstring.
 
     Attributes:
         dispatcher: the jobs.
-        configuration: that of the job that asked for the server.
-        metrics: what is measured.
-        insight: looks into workers.
-        own: what this process says of itself.
-        shut_down: ends the process' jobs and the server (`DELETE /cluster`).
-        port: where the server listens, once it does.
-        programs: takes and runs programs; None where this is no session.
+        configuration: the configuration of the job that requested the server.
+        metrics: the metrics of jobs and workers.
+        insight: queries worker processes.
+        own: threads and logs of this process.
+        shut_down: ends the process's jobs and the server (`DELETE /cluster`).
+        port: the server's port, once it listens.
+        programs: takes and runs programs; None outside a session.
         began_ms: when the server began (ms since the epoch).
-        settings: those of the server, once there is one.
-        logins: the browsers that have logged in.
+        settings: the server's settings, once it exists.
+        logins: the browsers that are logged in.
     """
 
     dispatcher: Dispatcher
@@ -143,11 +143,11 @@ class RestContext:
         self.own = OwnProcess(LogSettings.of(self.configuration, ""))
 
     def view(self, job: DispatchedJob) -> JobView:
-        """A job as of at most half a second ago, or as it can be told from its graph when it has said nothing yet."""
+        """Return a view of a job, at most half a second old, or one derived from its graph before its first report."""
         return job.view() or unseen_view(job)
 
     def views(self) -> list[tuple[DispatchedJob, JobView]]:
-        """All jobs, in the order in which they came."""
+        """Return all jobs with their views, in order of submission."""
         jobs = self.dispatcher.jobs()
         self.cache.keep_only({job.job_id for job in jobs})
         return [(job, self.view(job)) for job in jobs]

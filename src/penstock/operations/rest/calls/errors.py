@@ -1,14 +1,14 @@
-"""What a request is refused with: Flink's codes, and its form `{"errors": [...]}`."""
+"""Errors of requests, with Flink's status codes and its form `{"errors": [...]}`."""
 
 from __future__ import annotations
 
 
 class RestError(Exception):
-    """A request that is not answered as it hoped.
+    """A request that fails with an HTTP error.
 
     Args:
         code: the HTTP status, such as 404.
-        message: what is wrong, for people.
+        message: a readable explanation.
     """
 
     def __init__(self, code: int, message: str) -> None:
@@ -18,10 +18,10 @@ class RestError(Exception):
 
 
 def bad_request(message: str) -> RestError:
-    """400: the request itself is wrong."""
+    """Return a 400: the request itself is wrong."""
     return RestError(400, message)
 
 
 def not_found(message: str) -> RestError:
-    """404: there is no such thing."""
+    """Return a 404: the requested thing does not exist."""
     return RestError(404, message)

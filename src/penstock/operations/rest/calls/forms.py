@@ -1,4 +1,4 @@
-"""The file in a form that a client uploads (multipart/form-data), from a body that is in memory."""
+"""Parses the file in an uploaded form (multipart/form-data) from a body in memory."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import Final
 
 from penstock.operations.rest.calls.errors import bad_request
 
-#: How many parts a form may have, and how many bytes the headers of one.
+#: The maximum number of parts in a form, and of header bytes in a part.
 PARTS_MAX: Final = 100
 HEADERS_BYTES_MAX: Final = 16 << 10
 
 
 def file_of(content_type: str, body: bytes) -> tuple[str, bytes]:
-    """The name and the content of the one file of a form.
+    """Return the name and the content of the only file in a form.
 
     Raises:
-        RestError: 400 if it is no form, or has no file, or several.
+        RestError: 400 if the body is not a form, or has no file or several.
     """
     boundary = _parameters(content_type, "multipart/form-data").get_param("boundary")
     if not isinstance(boundary, str) or not boundary:
@@ -48,7 +48,7 @@ def _file_name(head: bytes) -> str | None:
 
 
 def _parameters(value: str, kind: str) -> Message:
-    """A header with parameters, if its value is of a kind."""
+    """Parse a header with parameters, if its value is of this kind."""
     message = Message()
     if value.partition(";")[0].strip().lower() == kind:
         message["Content-Type"] = value

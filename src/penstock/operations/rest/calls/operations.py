@@ -1,4 +1,4 @@
-"""Operations that take a while: begun by one request, and asked after by others, for five minutes after their end."""
+"""Asynchronous operations: one request starts them, others poll them, until five minutes after they end."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from penstock.operations.rest.calls.errors import RestError, not_found
 
 #: How long (s) the result of an operation is kept (Flink's `rest.async.store-duration`).
 KEPT_SECONDS: Final = 300.0
-#: How many operations are kept at most, those under way included.
+#: The maximum number of operations, pending ones included.
 OPERATIONS_MAX: Final = 1_000
 
 
 @dataclass
 class _Operation:
     future: Future[Any]
-    #: when it was first seen to be over (s)
+    #: when it was first seen to have ended (s)
     ended: float | None = None
-    #: whether somebody has heard its outcome
+    #: whether a client has fetched the outcome
     is_told: bool = False
 
 
 class Operations:
-    """By kind, the job or other thing that they are about, and their id."""
+    """Operations by kind, by their subject (a job or other thing), and by id."""
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
@@ -36,10 +36,10 @@ class Operations:
         self._operations: dict[tuple[str, str, str], _Operation] = {}
 
     def begin(self, kind: str, about: str, begin: Callable[[], Future[Any]], trigger_id: str | None = None) -> str:
-        """Begin an operation, unless there is one with this id; its id.
+        """Start an operation, unless one with this id exists, and return its id.
 
-        An error of `begin` is the operation's result, as in Flink: a savepoint of an unknown job is accepted, and its
-        failure shows when somebody asks.
+        An error of `begin` becomes the operation's result, as in Flink: a savepoint of an unknown job is accepted, and
+        polling it returns the failure.
         """
         trigger_id = (trigger_id or secrets.token_hex(16)).lower()
         key = (kind, about, trigger_id)
@@ -59,7 +59,7 @@ class Operations:
         return trigger_id
 
     def find(self, kind: str, about: str, trigger_id: str) -> Future[Any]:
-        """The operation; 404 when there is none, or it ended too long ago."""
+        """Return the operation's future; 404 if it is unknown or ended too long ago."""
         with self._lock:
             self._forget()
             operation = self._operations.get((kind, about, trigger_id))
@@ -69,7 +69,7 @@ class Operations:
         return operation.future
 
     def all_told(self) -> bool:
-        """Whether whoever began an operation has heard its outcome. A server that ends waits for it a little."""
+        """Return whether clients have fetched all outcomes. A server that ends waits briefly for this."""
         with self._lock:
             return all(operation.is_told for operation in self._operations.values())
 

@@ -1,4 +1,4 @@
-"""What the process of the server says of itself: its threads, and the last of its log."""
+"""The server's own process: its threads and the tail of its log."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ LOG_NAME: Final = "penstock.log"
 
 
 class OwnProcess:
-    """This process: its threads, and the last of what Penstock has logged in it.
+    """This process: its threads, and the tail of what Penstock logs in it.
 
     Args:
-        settings: the form of the lines.
+        settings: the format of the log lines.
     """
 
     def __init__(self, settings: LogSettings) -> None:
@@ -32,27 +32,27 @@ class OwnProcess:
         self.tail.setFormatter(form_of(settings, DRIVER))
 
     def listen(self) -> None:
-        """Begin to keep what is logged."""
+        """Start to keep log lines."""
         logging.getLogger("penstock").addHandler(self.tail)
 
     def forget(self) -> None:
-        """Keep no more of it."""
+        """Stop keeping log lines."""
         logging.getLogger("penstock").removeHandler(self.tail)
 
     def thread_dump(self) -> list[tuple[str, str]]:
-        """Where each thread is."""
+        """Return the name and the stack of each thread."""
         return list(threads().stacks)
 
     def logs(self) -> list[tuple[str, int, int]]:
-        """The one log, kept in memory."""
+        """Return the only log, which is kept in memory."""
         return [(LOG_NAME, len(self.log().encode()), self.tail.written_ms)]
 
     def log(self) -> str:
-        """Its text, also without the secrets of jobs that came after a line."""
+        """Return the log's text. Secrets of jobs that began after a line was logged are hidden as well."""
         return hide(self.tail.text()) or "nothing was logged yet\n"
 
     def stdout(self) -> str:
-        """What it has printed, if who started it has said where that goes."""
+        """Return the process's output, if its launcher said where that goes."""
         path = os.environ.get(OUTPUT_VARIABLE)
         if path is not None and isinstance(found := end_of_file(Path(path)), FileText):
             return found.data.decode("utf-8", "replace")

@@ -1,4 +1,4 @@
-"""What the REST API asks of a session that takes programs (Flink's jars, and what becomes of them)."""
+"""The interface between the REST API and a session that takes programs (Flink's jars, and their runs)."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any, Protocol
 
 @dataclass(frozen=True)
 class Uploaded:
-    """A program that was uploaded.
+    """An uploaded program.
 
     Attributes:
-        upload_id: names it, such as `<uuid>_job.py`.
+        upload_id: its id, such as `<uuid>_job.py`.
         name: the file's name.
-        at_ms: when (ms since the epoch).
-        entries: the modules that it can be run by; a script has one, `__main__`.
+        at_ms: the time of the upload (ms since the epoch).
+        entries: the modules that can be run; a script has one, `__main__`.
     """
 
     upload_id: str
@@ -27,13 +27,13 @@ class Uploaded:
 
 @dataclass(frozen=True)
 class Submission:
-    """How to run it.
+    """How to run a program.
 
     Attributes:
-        arguments: what it finds in `sys.argv` behind its own name.
+        arguments: the values of `sys.argv` after the program's name.
         entry: the module to run; None for the script, or for `__main__` of an archive.
-        options: the configuration, over that of the session.
-        program_id: 32 hexadecimal digits; None for new ones.
+        options: configuration that overrides the session's.
+        program_id: 32 hexadecimal digits; None to generate them.
     """
 
     arguments: tuple[str, ...] = ()
@@ -43,7 +43,7 @@ class Submission:
 
 
 class ProgramStatus(Enum):
-    """Where a program is in its life: its process runs, or has ended."""
+    """The status of a program's process: running, or how it ended."""
 
     RUNNING = "RUNNING"
     FINISHED = "FINISHED"
@@ -57,14 +57,14 @@ class ProgramView:
 
     Attributes:
         program_id: 32 hexadecimal digits.
-        name: of its file, or its module.
-        status: where it is in its life.
-        process_id: its process.
+        name: the name of its file or module.
+        status: whether it runs, or how it ended.
+        process_id: the id of its process.
         began_ms: when it began (ms since the epoch).
         ended_ms: when it ended; None while it runs.
-        exit_code: of its process; None while it runs. Negative for the signal that ended it.
+        exit_code: its process's exit code; None while it runs. Negative for the signal that ended it.
         jobs: the ids of its jobs, in order.
-        failure: what a program that failed printed last, or why it was not begun.
+        failure: the last output of a program that failed, or why it could not start.
     """
 
     program_id: str
@@ -79,34 +79,34 @@ class ProgramView:
 
 
 class Programs(Protocol):
-    """Takes and runs programs. Unknown ids raise `MissingPathError`, and what cannot be taken `WrongValueError`."""
+    """Takes and runs programs. Unknown ids raise `MissingPathError`, and invalid input `WrongValueError`."""
 
     def upload(self, name: str, data: bytes) -> Uploaded:
-        """Keep a program; it is checked and not run."""
+        """Store a program; it is checked but not run."""
 
     def uploads(self) -> list[Uploaded]:
-        """Those that are kept, the newest first."""
+        """Return the stored programs, newest first."""
 
     def remove(self, upload_id: str) -> None:
-        """Delete one; what runs of it goes on."""
+        """Delete a stored program; running instances go on."""
 
     def plan(self, upload_id: str, submission: Submission) -> dict[str, Any]:
-        """The plan of its first job, which is not run; raises `OperationError` if it has none."""
+        """Return the plan of a program's first job without running it; raise `OperationError` if it has none."""
 
     def run(self, upload_id: str, submission: Submission) -> ProgramView:
-        """Begin to run it, in a process of its own."""
+        """Start a program in its own process."""
 
     def wait_for_job(self, program_id: str, patience_seconds: float) -> ProgramView:
-        """A program when it has begun its first job, or has ended, or the time is over."""
+        """Return a program once it has begun its first job, has ended, or the time is up."""
 
     def programs(self) -> list[ProgramView]:
-        """Those that run, and those that have ended and are remembered; in the order in which they began."""
+        """Return the programs that run, and the remembered ones that have ended, in the order of their start."""
 
     def program(self, program_id: str) -> ProgramView:
-        """One of them."""
+        """Return one program."""
 
     def output(self, program_id: str, begin: int) -> tuple[str, int]:
-        """What it has printed from a byte on, and the byte after that."""
+        """Return a program's output from a byte offset on, and the next offset."""
 
     def end(self, program_id: str) -> None:
-        """Cancel its jobs, and end its process if it does not end then."""
+        """Cancel a program's jobs, and end its process if it does not exit then."""

@@ -1,4 +1,4 @@
-"""The entries of the table of routes, and what a handler is called with."""
+"""The entries of the table of routes, and the argument of handlers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 _HEX32: Final = re.compile("[0-9a-fA-F]{32}")
 _INTEGER: Final = re.compile("[0-9]{1,18}")
-#: The parameters of paths that have a form; others are any text.
+#: Path parameters with a fixed form; others are any text.
 _FORMS: Final = {
     "jobid": _HEX32,
     "vertexid": _HEX32,
@@ -35,25 +35,25 @@ _FORMS: Final = {
     "checkpointid": _INTEGER,
 }
 
-#: The role that a route needs, where tokens are asked for. A route "reveals" if its answer may hold settings, logs,
-#: stacks, paths of files, values of the user's or the text of an exception, which may quote a record. The routes of the
-#: log-in are for all.
+#: The role that a route needs, if tokens are required. A route "reveals" if its answer may contain settings, logs,
+#: stack traces, file paths, user values, or the text of an exception, which may quote a record. Login routes are open
+#: to all.
 Access = Literal["open", "reveals", "changes", "login"]
-#: The ends of paths whose handlers ask the processes of workers.
+#: Last parts of paths whose handlers query worker processes.
 _ASKS_PROCESSES: Final = frozenset({"log", "logs", ":filename", "stdout", "thread-dump", "flamegraph", "accumulators"})
-#: Pools of threads, by the thing that a handler waits for: nothing, a worker's process, or a program's process.
+#: Thread pools, by what their handlers wait for: nothing, a worker's process, or a program's process.
 Pool = Literal["quick", "workers", "programs"]
 
 
 @dataclass(frozen=True)
 class Parameter:
-    """A parameter of a query.
+    """A query parameter.
 
     Attributes:
-        name: as it stands in the URL.
-        description: what it does.
-        values: what it may be; any text where this is empty.
-        kind: how it is written, as a type of JSON schema.
+        name: its name in the URL.
+        description: its effect.
+        values: the allowed values; empty for any text.
+        kind: its type in JSON schema.
     """
 
     name: str
@@ -67,12 +67,12 @@ class Call:
     """A request, as its handler sees it.
 
     Attributes:
-        context: what all handlers share.
-        path: the parameters of the path, checked and in lower case where they are ids.
-        query: the parameters of the query; of those given twice, the last.
-        body: as it came.
-        content_type: what the body is, as the header says.
-        headers: those of the request, by names in lower case.
+        context: the state that all handlers share.
+        path: the path parameters, checked; ids in lower case.
+        query: the query parameters; the last value wins if one is repeated.
+        body: the raw body.
+        content_type: the value of the Content-Type header.
+        headers: the request's headers, by names in lower case.
     """
 
     context: RestContext
@@ -83,37 +83,37 @@ class Call:
     headers: Mapping[str, str] = field(default_factory=dict)
 
     def job(self) -> DispatchedJob:
-        """The job that the path names; 404 if there is none."""
+        """Return the job that the path names; 404 if it is unknown."""
         job = self.context.dispatcher.job(self.path["jobid"])
         if job is None:
             raise not_found(f"Job {self.path['jobid']} not found")
         return job
 
     def view(self) -> JobView:
-        """That job as of at most half a second ago."""
+        """Return a view of that job, at most half a second old."""
         return self.context.view(self.job())
 
     def vertex(self, view: JobView) -> VertexView:
-        """The vertex that the path names; 404 if the job has no such."""
+        """Return the vertex that the path names; 404 if the job has no such vertex."""
         for vertex in view.vertices:
             if vertex.vertex_id == self.path["vertexid"]:
                 return vertex
         raise not_found(f"Vertex {self.path['vertexid']} not found in job {view.job_id}")
 
     def subtask(self, vertex: VertexView) -> int:
-        """The subtask that the path names; 404 if the vertex has no such."""
+        """Return the subtask that the path names; 404 if the vertex has no such subtask."""
         index = int(self.path["subtaskindex"])
         if index >= vertex.parallelism:
             raise not_found(f"Subtask {index} not found: vertex {vertex.vertex_id} has {vertex.parallelism}")
         return index
 
     def once_a_view(self, name: str, make: Callable[[JobView], Any]) -> Encoded:
-        """JSON made of the job's view, once for each view, however many ask."""
+        """Return JSON made from the job's view, made once per view for all requests."""
         view = self.view()
         return Encoded(self.context.cache.get(view, name, lambda: encoded(make(view))))
 
     def json(self, kind: type[T]) -> T:
-        """The body as a value of a type; 400 if it is none. No body is an empty object."""
+        """Decode the body as a value of a type; 400 if it does not match. A missing body counts as an empty object."""
         try:
             return msgspec.json.decode(self.body or b"{}", type=kind, strict=True)
         except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError, RecursionError) as error:
@@ -125,14 +125,14 @@ class Route:
     """One operation of the API.
 
     Attributes:
-        method: of HTTP.
-        path: as Flink writes it, such as /jobs/:jobid.
-        handler: answers, in a thread of a pool; it may wait.
-        summary: what it does, for the OpenAPI document.
+        method: the HTTP method.
+        path: the path in Flink's notation, such as /jobs/:jobid.
+        handler: answers requests in a pool thread; it may block.
+        summary: its effect, for the OpenAPI document.
         answers: the type of the answer.
-        code: of an answer.
+        code: the HTTP status of an answer.
         access: whether it reveals or changes something, which may need a token.
-        query: the parameters that it looks at.
+        query: the query parameters that it reads.
         body: the type of the body; None if it takes none.
         is_upload: whether its body is a form with a file.
         takes_any_id: whether ids in its path may have any form.
@@ -152,7 +152,7 @@ class Route:
 
     @property
     def parameters(self) -> list[str]:
-        """The names of the parameters in its path."""
+        """The names of the path parameters."""
         return re.findall(r":(\w+)", self.path)
 
     @property
@@ -162,13 +162,13 @@ class Route:
 
     @property
     def pool(self) -> Pool:
-        """The pool of threads for its handler."""
+        """The thread pool for the handler."""
         if self.path.startswith("/jars"):
             return "programs"
         return "workers" if self.path.rpartition("/")[2] in _ASKS_PROCESSES else "quick"
 
     def check(self, path: Mapping[str, str]) -> dict[str, str]:
-        """The parameters of a path; raises 400 for one of the wrong form."""
+        """Check and return the path parameters; raise 400 for one of the wrong form."""
         found = {}
         for name, value in path.items():
             form = _FORMS.get(name)
@@ -179,7 +179,7 @@ class Route:
 
 
 def form_of(name: str) -> dict[str, Any]:
-    """The JSON schema of a parameter of a path."""
+    """Return the JSON schema of a path parameter."""
     form = _FORMS.get(name)
     if form is _INTEGER:
         return {"type": "integer", "minimum": 0, "maximum": 10**18 - 1}

@@ -1,4 +1,4 @@
-"""The view of a job that has not been seen: it has not answered yet, or it ended before it had a master."""
+"""The view of a job without a report: it has not answered yet, or it ended before it had a master."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _FINAL = {JobStatus.FAILED: ExecutionState.FAILED, JobStatus.CANCELED: Execution
 
 
 def unseen_view(job: DispatchedJob) -> JobView:
-    """What the graph and the handle tell."""
+    """Build a view of a job from its graph and its handle."""
     status, now_ms = job.handle.status(), int(time.time() * 1000)
     history = JobHistory()
     history.moved(JobStatus.INITIALIZING, job.began_ms)

@@ -1,1 +1,1 @@
-"""What answers the routes, one area a file; each has its part of the table of routes."""
+"""Request handlers: one module per area of the API, each with its part of the table of routes."""

@@ -1,4 +1,4 @@
-"""Applications: each job is one of its own, with the job's id, as in Flink where a program has one job."""
+"""Applications: each job is its own application with the job's id, as in Flink for programs with one job."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from penstock.operations.rest.shapes.exceptions import exception_name
 from penstock.operations.rest.shapes.jobs import JobOverview, job_overview
 from penstock.operations.rest.shapes.times import duration, job_end, job_start
 
-#: Flink's statuses of applications by those of jobs; a job that is under way in any way runs.
+#: Flink's application statuses by job status; any other status counts as running.
 _STATUS = {
     JobStatus.CREATED: "CREATED",
     JobStatus.INITIALIZING: "CREATED",
@@ -48,7 +48,7 @@ class ApplicationOverview(msgspec.Struct, frozen=True):
 
 
 class Applications(msgspec.Struct, frozen=True):
-    """All of them."""
+    """All applications."""
 
     applications: list[ApplicationOverview]
 
@@ -76,19 +76,19 @@ class ApplicationException(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class ApplicationExceptionHistory(msgspec.Struct, frozen=True):
-    """Newest first."""
+    """The failures of an application, newest first."""
 
     entries: list[ApplicationException]
 
 
 class ApplicationExceptions(msgspec.Struct, frozen=True, rename="camel"):
-    """What an application has failed for."""
+    """The failure history of an application."""
 
     exception_history: ApplicationExceptionHistory
 
 
 def application(call: Call) -> DispatchedJob:
-    """The job of the application that the path names; 404 if there is none."""
+    """Return the job of the application that the path names; 404 if it is unknown."""
     job = call.context.dispatcher.job(call.path["applicationid"])
     if job is None:
         raise not_found(f"Application {call.path['applicationid']} not found")
@@ -96,7 +96,7 @@ def application(call: Call) -> DispatchedJob:
 
 
 def applications_overview(call: Call) -> Applications:
-    """All of them."""
+    """List all applications."""
     return Applications([_overview(view) for _, view in call.context.views()])
 
 
@@ -114,7 +114,7 @@ def _overview(view: JobView) -> ApplicationOverview:
 
 
 def details(call: Call) -> ApplicationDetails:
-    """One of them."""
+    """Return one application with its job."""
     view = call.context.view(application(call))
     start, end = job_start(view), job_end(view)
     stamps = {name: view.since_ms.get(status, 0) for name, status in _STAMPS.items()}
@@ -131,7 +131,7 @@ def details(call: Call) -> ApplicationDetails:
 
 
 def exceptions(call: Call) -> ApplicationExceptions:
-    """What it has failed for: the failure that ended its job."""
+    """Return the failure that ended the application's job, if any."""
     view = call.context.view(application(call))
     newest = view.failures[:1] if view.status is JobStatus.FAILED else ()
     entries = [ApplicationException(exception_name(one.text), one.text, one.at_ms, view.job_id) for one in newest]
@@ -139,7 +139,7 @@ def exceptions(call: Call) -> ApplicationExceptions:
 
 
 def cancel(call: Call) -> Empty:
-    """Cancel its job."""
+    """Cancel the application's job."""
     application(call).handle.cancel()
     return Empty()
 

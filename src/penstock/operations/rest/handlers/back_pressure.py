@@ -1,4 +1,4 @@
-"""Back-pressure of a vertex, from what its subtasks say of the last seconds."""
+"""Back-pressure of a vertex, from its subtasks' recent reports."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from penstock.operations.rest.calls.routing import Call, Route
 
 Level = Literal["ok", "low", "high"]
 
-#: Above which part of its time a subtask counts as back-pressured a little, and much; as in Flink.
+#: The ratios of back-pressured time above which a subtask counts as low and as high, as in Flink.
 _LOW: Final = 0.1
 _HIGH: Final = 0.5
-#: Over how long (ms) at least the parts are taken.
+#: The minimum span (ms) over which ratios are measured.
 _SPAN_MS: Final = 1_000
 
 
 class SubtaskBackPressure(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The parts of its time that a subtask is back-pressured, idle and busy, from 0 to 1."""
+    """The ratios of time that a subtask is back-pressured, idle and busy, from 0 to 1."""
 
     subtask: int
     backpressure_level: Level = msgspec.field(name="backpressureLevel")
@@ -32,7 +32,7 @@ class SubtaskBackPressure(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class BackPressure(msgspec.Struct, frozen=True):
-    """Of a vertex: its worst subtask's level. `deprecated` says that nothing is known yet."""
+    """The back-pressure of a vertex: its worst subtask's level. The status is `deprecated` before the first reports."""
 
     status: Literal["deprecated", "ok"]
     backpressure_level: Level = msgspec.field(name="backpressureLevel")
@@ -46,15 +46,15 @@ _UNKNOWN: Final = BackPressure("deprecated", "ok", "ok", 0, [])
 
 
 class _Looks:
-    """What subtasks had said by the looks before, from which parts of time are differences."""
+    """Earlier samples of the subtasks' times; ratios are computed from the differences."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        #: by job and vertex: (ms, times by subtask and attempt) of the look before, and of the last
+        #: by job and vertex: (ms, times by subtask and attempt) of the previous sample and of the last one
         self._looks: dict[tuple[str, str], tuple[_Look, _Look]] = {}
 
     def difference(self, view: JobView, vertex_id: str, now: dict[tuple[int, int], Times]) -> _Look:
-        """What to subtract from the times of now: of a look at least a second ago, or nothing."""
+        """Return the sample to subtract from the current times: one at least a second old, or an empty one."""
         key = (view.job_id, vertex_id)
         with self._lock:
             if len(self._looks) > _LOOKS_MAX:
@@ -73,7 +73,7 @@ _looks = _Looks()
 
 
 def back_pressure(call: Call) -> BackPressure:
-    """Of a vertex; unknown ones are as if nothing was known yet, as in Flink."""
+    """Return the back-pressure of a vertex; an unknown vertex counts as not yet reported, as in Flink."""
     job = call.context.dispatcher.job(call.path["jobid"])
     if job is None:
         return _UNKNOWN

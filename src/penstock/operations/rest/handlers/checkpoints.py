@@ -30,7 +30,7 @@ from penstock.operations.rest.shapes.checkpoints import (
 )
 from penstock.operations.rest.shapes.subtask_checkpoints import TaskCheckpointDetails, task_checkpoint_details
 
-#: Flink's interval of no periodic checkpoints, by which its page knows them.
+#: The interval that Flink reports, and its web UI expects, when periodic checkpoints are off.
 _NO_INTERVAL: Final = 2**63 - 1
 
 
@@ -42,7 +42,7 @@ class Externalization(msgspec.Struct, frozen=True):
 
 
 class CheckpointConfig(msgspec.Struct, frozen=True):
-    """How checkpoints are taken; times in ms. Penstock has no changelog of state."""
+    """The checkpoint settings; times in ms. Penstock has no state changelog."""
 
     mode: Literal["exactly_once", "at_least_once"]
     interval: int
@@ -62,12 +62,12 @@ class CheckpointConfig(msgspec.Struct, frozen=True):
 
 
 def statistics(call: Call) -> Any:
-    """Counts, summaries, the latest and the history."""
+    """Return counts, summaries, the latest checkpoints and the history."""
     return call.once_a_view("checkpoints", checkpoints)
 
 
 def config(call: Call) -> CheckpointConfig:
-    """How they are taken."""
+    """Return the checkpoint settings of a job."""
     settings = call.job().configuration
     retention = settings.read(CHECKPOINT_RETENTION)
     is_heap, is_stored = settings.read(STATE_BACKEND) == "hashmap", settings.read(CHECKPOINTING_DIR) is not None
@@ -90,14 +90,14 @@ def config(call: Call) -> CheckpointConfig:
 
 
 def details(call: Call) -> Any:
-    """One checkpoint with its vertices."""
+    """Return one checkpoint with its vertices."""
     return call.once_a_view(
         f"checkpoint {call.path['checkpointid']}", lambda view: checkpoint_details(view, _found(call, view))
     )
 
 
 def subtasks(call: Call) -> Any:
-    """One checkpoint with the subtasks of a vertex."""
+    """Return one checkpoint with the subtasks of a vertex."""
     name = f"checkpoint {call.path['checkpointid']} {call.path['vertexid']}"
     return call.once_a_view(name, lambda view: task_checkpoint_details(_found(call, view), call.vertex(view)))
 

@@ -1,4 +1,4 @@
-"""Cluster data sets, which Flink keeps of cached tables: Penstock has none, and says so in Flink's way."""
+"""Cluster data sets, Flink's store for cached tables. Penstock keeps none, and answers as Flink does without any."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ from penstock.operations.rest.handlers.savepoints import DisposalState, Triggere
 
 
 class DataSet(msgspec.Struct, frozen=True, rename="camel"):
-    """One that is kept."""
+    """A cached data set."""
 
     id: str
     is_complete: bool
 
 
 class DataSets(msgspec.Struct, frozen=True, rename="camel"):
-    """All of them."""
+    """All cached data sets."""
 
     data_sets: list[DataSet]
 
 
 def data_sets(call: Call) -> DataSets:
-    """There are none."""
+    """Return an empty list."""
     return DataSets([])
 
 
 def delete(call: Call) -> Any:
-    """There is none to delete."""
+    """Answer 404, because no data set exists."""
     raise not_found(f"Data set {call.path['datasetid']} not found")
 
 
 def delete_state(call: Call) -> Any:
-    """Nothing has begun to be deleted."""
+    """Answer 404, because no deletion was started."""
     raise not_found(f"Operation not found under key: {call.path['triggerid']}")
 
 

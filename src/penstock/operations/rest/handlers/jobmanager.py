@@ -1,4 +1,4 @@
-"""The job manager: this process, its configuration, environment, logs and stacks."""
+"""The job manager: this process, with its configuration, environment, logs and stacks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from penstock.operations.rest.calls.own_process import LOG_NAME
 from penstock.operations.rest.calls.routing import Call, Route
 from penstock.operations.rest.handlers.process import LogFiles, ThreadDump, log_files, thread_dump_of
 
-#: The parts of a JVM's memory that Flink's page reads from the configuration; a Python process has one part alone.
+#: JVM memory sizes that Flink's web UI reads from the configuration; a Python process has just one memory area.
 _MEMORY: Final = {
     "jobmanager.memory.off-heap.size": "0 bytes",
     "jobmanager.memory.jvm-metaspace.size": "0 bytes",
@@ -29,14 +29,14 @@ _MEMORY: Final = {
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """An option as it is set."""
+    """A configuration option and its value."""
 
     key: str
     value: str
 
 
 class Interpreter(msgspec.Struct, frozen=True):
-    """Python, in the place of a JVM."""
+    """The Python interpreter, in place of a JVM."""
 
     version: str
     arch: str
@@ -44,38 +44,38 @@ class Interpreter(msgspec.Struct, frozen=True):
 
 
 class Environment(msgspec.Struct, frozen=True):
-    """The interpreter, and from where it imports."""
+    """The interpreter and its import path."""
 
     jvm: Interpreter
     classpath: list[str]
 
 
 class Url(msgspec.Struct, frozen=True):
-    """Where a log is."""
+    """The URL of a log."""
 
     url: str
 
 
 def entries(values: Mapping[str, str]) -> list[Entry]:
-    """Options, without secrets, and what Flink's page reads besides."""
+    """Return options without secrets, and the memory sizes that Flink's web UI reads."""
     heap = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     known = {"jobmanager.memory.heap.size": f"{heap} bytes", **_MEMORY, **shown(values)}
     return [Entry(key, known[key]) for key in sorted(known)]
 
 
 def config(call: Call) -> list[Entry]:
-    """Of the job that asked for the server."""
+    """Return the configuration of the job that requested the server."""
     return entries(call.context.configuration.to_dict())
 
 
 def job_config(call: Call) -> list[Entry]:
-    """Of a job; of none, for an unknown one, as in Flink."""
+    """Return a job's configuration; as in Flink, an unknown job has no options."""
     job = call.context.dispatcher.job(call.path.get("jobid") or call.path["applicationid"])
     return entries({} if job is None else job.configuration.to_dict())
 
 
 def environment(call: Call) -> Environment:
-    """The interpreter; the program's own arguments may be secrets and are left out."""
+    """Return the interpreter without the program's own arguments, which may be secret."""
     version = f"{platform.python_implementation()} - {platform.python_version()}"
     options = [f"-W {option}" for option in sys.warnoptions]
     options += [f"-X {name}" if value is True else f"-X {name}={value}" for name, value in sys._xoptions.items()]
@@ -83,12 +83,12 @@ def environment(call: Call) -> Environment:
 
 
 def logs(call: Call) -> LogFiles:
-    """The files of logs."""
+    """List the log files."""
     return log_files(call.context.own.logs())
 
 
 def log(call: Call) -> Text:
-    """The main log, or the one that the path names; of a job's process, if the query names a job."""
+    """Return the main log, or the one that the path names; a job's log if the query names a job."""
     if (job := job_of_query(call)) is not None:
         return text_of_job(call, job, is_output=False)
     if (name := call.path.get("filename", LOG_NAME)) != LOG_NAME:
@@ -97,14 +97,14 @@ def log(call: Call) -> Text:
 
 
 def stdout(call: Call) -> Text:
-    """What the process has printed; a job's process, if the query names a job."""
+    """Return the output of this process, or of a job's process if the query names a job."""
     if (job := job_of_query(call)) is not None:
         return text_of_job(call, job, is_output=True)
     return Text(call.context.own.stdout())
 
 
 def job_of_query(call: Call) -> DispatchedJob | None:
-    """The job that the query names, which Flink's API has not; None if it names none. 404 if there is no such."""
+    """Return the job that the query names, or None; 404 if it is unknown. Flink's API lacks this parameter."""
     if (job_id := call.query.get("job")) is None:
         return None
     if (job := call.context.dispatcher.job(job_id.lower())) is None:
@@ -113,7 +113,7 @@ def job_of_query(call: Call) -> DispatchedJob | None:
 
 
 def text_of_job(call: Call, job: DispatchedJob, is_output: bool) -> Text:
-    """The log or the output of the process that has a job."""
+    """Return the log or the output of a job's process."""
     insight = call.context.insight
     try:
         data = insight.stdout(job, None) if is_output else insight.log(job, None)
@@ -123,19 +123,19 @@ def text_of_job(call: Call, job: DispatchedJob, is_output: bool) -> Text:
 
 
 def thread_dump(call: Call) -> ThreadDump:
-    """Where the threads are."""
+    """Return the stacks of the threads."""
     return thread_dump_of(call.context.own.thread_dump())
 
 
 def log_url(call: Call) -> Url:
-    """Where the log of a job's manager, or of a worker, is: here. As in Flink, ids need not be known."""
+    """Return the URL of a job's or a worker's log on this server. As in Flink, ids are not checked."""
     worker, job = call.path.get("taskmanagerid"), call.context.dispatcher.job(call.path["jobid"])
     of_job = "" if job is None else f"?job={job.job_id}"
     return Url(f"/jobmanager/log{of_job}" if worker is None else f"/taskmanagers/{worker}/log")
 
 
 def no_profiler(call: Call) -> Any:
-    """Async-profiler is for JVMs; Flink without its option says the same."""
+    """Answer 404, as Flink does with profiling off: async-profiler is for JVMs."""
     raise not_found("Profiling is off: rest.profiling.enabled is not supported, flame graphs show where time goes.")
 
 

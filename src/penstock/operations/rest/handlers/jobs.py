@@ -30,20 +30,20 @@ from penstock.operations.rest.shapes.jobs import (
 from penstock.operations.rest.shapes.plan import JobPlan, plan_of
 from penstock.operations.rest.shapes.times import duration, job_end, job_start
 
-#: How many failures are answered with, unless the request says.
+#: The number of failures in an answer, unless the request sets one.
 EXCEPTIONS_MAX: Final = 20
 #: How long (s) to wait for accumulators.
 _PATIENCE_SECONDS: Final = 5.0
 
 
 class Status(msgspec.Struct, frozen=True):
-    """Where a job is in its life."""
+    """The status of a job."""
 
     status: str
 
 
 class Accumulator(msgspec.Struct, frozen=True):
-    """A user's accumulator, its value as text."""
+    """A user-defined accumulator, with its value as text."""
 
     name: str
     type: str
@@ -51,7 +51,7 @@ class Accumulator(msgspec.Struct, frozen=True):
 
 
 class JobAccumulators(msgspec.Struct, frozen=True, rename="kebab"):
-    """Of all subtasks together."""
+    """The accumulators of a job, merged over all subtasks."""
 
     job_accumulators: list[dict[str, str]]
     user_task_accumulators: list[Accumulator]
@@ -59,13 +59,13 @@ class JobAccumulators(msgspec.Struct, frozen=True, rename="kebab"):
 
 
 class QueueStatus(msgspec.Struct, frozen=True):
-    """Whether there is a result."""
+    """Whether the result is available."""
 
     id: Literal["IN_PROGRESS", "COMPLETED"]
 
 
 class JobResult(msgspec.Struct, frozen=True, rename="kebab", omit_defaults=True):
-    """How a job has ended."""
+    """The outcome of a job."""
 
     id: str
     name: str
@@ -79,14 +79,14 @@ class JobResult(msgspec.Struct, frozen=True, rename="kebab", omit_defaults=True)
 
 
 class ExecutionResult(msgspec.Struct, frozen=True, rename="kebab", omit_defaults=True):
-    """How a job has ended, if it has."""
+    """The outcome of a job, once it has ended."""
 
     status: QueueStatus
     job_execution_result: JobResult | None = None
 
 
 class ExecutionConfig(msgspec.Struct, frozen=True, rename="kebab"):
-    """How a job runs."""
+    """The execution settings of a job."""
 
     restart_strategy: str
     job_parallelism: int
@@ -103,37 +103,37 @@ class JobConfig(msgspec.Struct, frozen=True, rename="kebab"):
 
 
 def job_ids(call: Call) -> JobIds:
-    """All jobs."""
+    """List the ids of all jobs."""
     return JobIds([JobIdAndStatus(view.job_id, view.status.name) for _, view in call.context.views()])
 
 
 def jobs_overview(call: Call) -> JobsOverview:
-    """All jobs with their tasks."""
+    """List all jobs with their tasks."""
     return JobsOverview(overviews(call))
 
 
 def overviews(call: Call) -> list[JobOverview]:
-    """The lines of all jobs."""
+    """Return the overview entries of all jobs."""
     return [job_overview(view) for _, view in call.context.views()]
 
 
 def details(call: Call) -> Any:
-    """One job."""
+    """Return the details of a job."""
     return call.once_a_view("details", job_details)
 
 
 def plan(call: Call) -> Any:
-    """Its graph."""
+    """Return the plan of a job."""
     return call.once_a_view("plan", lambda view: JobPlan(plan_of(view)))
 
 
 def status(call: Call) -> Status:
-    """Its status at this moment, which may be newer than the view."""
+    """Return the current status of a job, which may be newer than the view."""
     return Status(call.job().handle.status().name)
 
 
 def config(call: Call) -> JobConfig:
-    """Its configuration."""
+    """Return the configuration of a job."""
     job = call.job()
     settings = job.configuration
     strategy = settings.read(RESTART_STRATEGY) or "Cluster level default restart strategy"
@@ -142,7 +142,7 @@ def config(call: Call) -> JobConfig:
 
 
 def exceptions(call: Call) -> JobExceptions:
-    """What it has failed for."""
+    """Return the failures of a job."""
     asked = call.query.get("maxExceptions", str(EXCEPTIONS_MAX))
     if not asked.isdecimal() or len(asked) > 9:
         raise bad_request(f"maxExceptions must be a number from 0 on, not {asked[:50]!r}")
@@ -156,14 +156,14 @@ def exceptions(call: Call) -> JobExceptions:
 
 
 def accumulators(call: Call) -> JobAccumulators:
-    """The users' accumulators."""
+    """Return the user-defined accumulators of a job."""
     known = accumulators_of(call.job())
     listed = [Accumulator(name, type(value).__name__, text_of(value)) for name, value in known.items()]
     return JobAccumulators([], listed, {})
 
 
 def accumulators_of(job: DispatchedJob) -> Mapping[str, Any]:
-    """By name; empty when the job does not answer."""
+    """Return a job's accumulators by name; empty if the job does not answer."""
     asked = job.handle.get_accumulators()
     if not wait([asked], _PATIENCE_SECONDS).done or asked.cancelled() or asked.exception() is not None:
         return {}
@@ -171,7 +171,7 @@ def accumulators_of(job: DispatchedJob) -> Mapping[str, Any]:
 
 
 def text_of(value: object) -> str:
-    """A value of the user's as text, whatever it is."""
+    """Convert a user value to text, even if its `__str__` fails."""
     try:
         return str(value)
     except Exception as error:  # noqa: BLE001 - user code
@@ -179,7 +179,7 @@ def text_of(value: object) -> str:
 
 
 def execution_result(call: Call) -> ExecutionResult:
-    """How it has ended."""
+    """Return the outcome of a job."""
     job = call.job()
     outcome = job.handle.get_job_execution_result()
     if not outcome.done():
@@ -211,7 +211,7 @@ def _result(job: DispatchedJob, view: JobView, outcome: Any) -> JobResult:
 
 
 def cancel(call: Call) -> Empty:
-    """Cancel it."""
+    """Cancel a job."""
     mode = call.query.get("mode", "cancel")
     if mode == "stop":
         raise bad_request(
@@ -225,13 +225,13 @@ def cancel(call: Call) -> Empty:
 
 
 class Heartbeat(msgspec.Struct, frozen=True, rename="camel"):
-    """Until when (ms since the epoch) the client counts as alive."""
+    """The time (ms since the epoch) until which the client counts as alive."""
 
     expired_timestamp: int
 
 
 def client_heartbeat(call: Call) -> Empty:
-    """Taken and not needed: a job lives in the process of its client, and ends with it."""
+    """Accept a heartbeat and ignore it: a job lives in its client's process, and ends with it."""
     call.json(Heartbeat)
     call.job()
     return Empty()

@@ -1,6 +1,6 @@
-"""Log-in and log-out for browsers: a form takes a token, and a cookie stands for it from then on.
+"""Login and logout for browsers: a form takes a token, and a cookie stands for it from then on.
 
-Addresses are relative, for the sake of proxies that have the server below a path of their own.
+URLs are relative, for proxies that serve the REST API under their own path.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from penstock.operations.rest.calls.routing import Call, Route
 
 
 class LoginForm(msgspec.Struct, frozen=True):
-    """The form."""
+    """The login form."""
 
     token: str
 
 
-#: How long a token may be.
+#: The maximum length of a token.
 TOKEN_CHARS_MAX: Final = 1_000
 _STYLE: Final = (
     "body{font:16px system-ui,sans-serif;max-width:26rem;margin:15vh auto;padding:0 1rem}"
@@ -49,7 +49,7 @@ _OUT: Final = '<form method="post" action="logout"><button>Log out</button></for
 
 
 def form(call: Call) -> Answer:
-    """The form, or how a browser that has logged in logs out."""
+    """Return the login form, or the logout form if the browser is logged in."""
     if not _asks_for_token(call):
         return _page('<p>This server asks for no token.</p><p><a href="./">To the page</a></p>')
     role = call.context.logins.role_of(_cookie(call))
@@ -57,7 +57,7 @@ def form(call: Call) -> Answer:
 
 
 def log_in(call: Call) -> Answer:
-    """Take a token, and give the cookie that stands for it."""
+    """Check a token and set the cookie that stands for it."""
     if not _asks_for_token(call):
         return _redirect("./")
     role = role_of_token(call.context.settings, _token(call.body))
@@ -68,7 +68,7 @@ def log_in(call: Call) -> Answer:
 
 
 def log_out(call: Call) -> Answer:
-    """Forget the log-in."""
+    """End the login."""
     call.context.logins.end(_cookie(call))
     return _redirect("login", _set_cookie(call, "", 0))
 
@@ -78,7 +78,7 @@ def _asks_for_token(call: Call) -> bool:
 
 
 def _token(body: bytes) -> str:
-    """The token in the body of a form; empty if there is none."""
+    """Return the token in the body of a form; empty if missing."""
     fields = parse_qs(body[: 4 * TOKEN_CHARS_MAX].decode("utf-8", "replace"))
     return fields.get("token", [""])[0].strip()
 

@@ -1,4 +1,4 @@
-"""Metrics: lists of names, values by name, and values put together over jobs, workers or subtasks."""
+"""Metrics: lists of names, values by name, and aggregates over jobs, workers or subtasks."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class AggregatedMetric(msgspec.Struct, frozen=True, omit_defaults=True):
     skew: Number | None = None
 
 
-#: Ranges of subtasks may not name more than this.
+#: The maximum number of subtask ranges in a request; further ones are ignored.
 _SUBTASKS_MAX: Final = 100_000
 
 
@@ -37,7 +37,7 @@ def _average(values: Sequence[float]) -> float:
 
 
 def _skew(values: Sequence[float]) -> float:
-    """The mean deviation from the average, in per cent of it, as in Flink."""
+    """Return the mean absolute deviation in percent of the average, as in Flink."""
     average = _average(values)
     if average == 0 or math.isnan(average):
         return 0.0
@@ -54,7 +54,7 @@ _AGGREGATIONS: Final[Mapping[str, Callable[[Sequence[float]], float]]] = {
 
 
 def text_of(value: str | float) -> str:
-    """A value as Flink's plain endpoints write it."""
+    """Format a value as Flink's plain endpoints do."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float) and not math.isfinite(value):
@@ -70,12 +70,12 @@ def _listed(call: Call, values: Values) -> list[Metric]:
 
 
 def jobmanager(call: Call) -> list[Metric]:
-    """Of the job manager."""
+    """Return the metrics of the job manager."""
     return _listed(call, call.context.metrics.jobmanager())
 
 
 def taskmanager(call: Call) -> list[Metric]:
-    """Of a worker."""
+    """Return the metrics of a worker."""
     return _listed(call, _of_worker(call, call.path["taskmanagerid"]))
 
 
@@ -88,25 +88,25 @@ def _of_worker(call: Call, asked: str) -> Values:
 
 
 def job(call: Call) -> list[Metric]:
-    """Of a job; none of an unknown one."""
+    """Return the metrics of a job; empty for an unknown one."""
     found = call.context.dispatcher.job(call.path["jobid"])
     return [] if found is None else _listed(call, call.context.metrics.job(found.job_id))
 
 
 def vertex(call: Call) -> list[Metric]:
-    """Of a vertex, each subtask's by its index."""
+    """Return the metrics of a vertex, each subtask's prefixed with its index."""
     found = _vertex(call)
     return [] if found is None else _listed(call, call.context.metrics.vertex(*found[:2]))
 
 
 def jm_operator(call: Call) -> list[Metric]:
-    """Of the parts of a vertex' operators beside the job master."""
+    """Return the metrics of a vertex's operator coordinators, which run beside the job master."""
     found = _vertex(call)
     return [] if found is None else _listed(call, call.context.metrics.jm_operator(*found[:2]))
 
 
 def subtask(call: Call) -> list[Metric]:
-    """Of a subtask."""
+    """Return the metrics of a subtask."""
     found, index = _vertex(call), int(call.path["subtaskindex"])
     if found is None or index >= found[2]:
         return []
@@ -114,7 +114,7 @@ def subtask(call: Call) -> list[Metric]:
 
 
 def _vertex(call: Call) -> tuple[str, str, int] | None:
-    """The ids of job and vertex and how many subtasks there are; None where one is unknown."""
+    """Return the ids of job and vertex and the vertex's parallelism; None if either is unknown."""
     found = call.context.dispatcher.job(call.path["jobid"])
     if found is None:
         return None
@@ -125,21 +125,21 @@ def _vertex(call: Call) -> tuple[str, str, int] | None:
 
 
 def jobs(call: Call) -> list[AggregatedMetric]:
-    """Over jobs: all, or those named."""
+    """Aggregate metrics over all jobs, or over the named ones."""
     named = _names(call, "jobs")
     known = [one.job_id for one in call.context.dispatcher.jobs()]
     return _aggregated(call, [call.context.metrics.job(one) for one in known if named is None or one in named])
 
 
 def taskmanagers(call: Call) -> list[AggregatedMetric]:
-    """Over workers: all, or those named."""
+    """Aggregate metrics over all workers, or over the named ones."""
     named = _names(call, "taskmanagers")
     known = [one.id for one in workers(call)] or [DRIVER_ID]
     return _aggregated(call, [_of_worker(call, one) for one in known if named is None or one in named])
 
 
 def subtasks(call: Call) -> list[AggregatedMetric]:
-    """Over the subtasks of a vertex: all, or those in the ranges."""
+    """Aggregate metrics over all subtasks of a vertex, or over those in the given ranges."""
     ranges = _ranges(call.query.get("subtasks"))
     found = _vertex(call)
     if found is None:

@@ -1,4 +1,4 @@
-"""The process as a whole: the overview, what a page may do, and the end of all."""
+"""The process as a whole: its overview, the settings of a web page, and the shutdown."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from penstock.operations.rest.calls.answers import Empty
 from penstock.operations.rest.calls.routing import Call, Route
 from penstock.operations.rest.shapes.workers import known_workers
 
-#: The version of Flink whose API this is; dashboards and clients compare it.
+#: The Flink version whose API this is; dashboards and clients compare it.
 FLINK_VERSION = "2.3.0"
 
 
 class Overview(msgspec.Struct, frozen=True, rename="kebab"):
-    """Workers, slots and jobs."""
+    """Counts of workers, slots and jobs."""
 
     taskmanagers: int
     slots_total: int
@@ -31,7 +31,7 @@ class Overview(msgspec.Struct, frozen=True, rename="kebab"):
 
 
 class Features(msgspec.Struct, frozen=True, rename="kebab"):
-    """What a page offers."""
+    """The features that a web page offers."""
 
     web_submit: bool = False
     web_cancel: bool = True
@@ -40,7 +40,7 @@ class Features(msgspec.Struct, frozen=True, rename="kebab"):
 
 
 class DashboardConfig(msgspec.Struct, frozen=True, rename="kebab"):
-    """How a page shows it."""
+    """The settings of a web page."""
 
     refresh_interval: int
     timezone_name: str
@@ -69,7 +69,7 @@ def overview(call: Call) -> Overview:
 
 
 def config(call: Call) -> DashboardConfig:
-    """For a page's first request."""
+    """Return the settings that a web page requests first."""
     local = time.localtime()
     return DashboardConfig(
         refresh_interval=3000,

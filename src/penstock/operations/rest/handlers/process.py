@@ -1,4 +1,4 @@
-"""Logs and stacks of a process as the API has them."""
+"""A process's logs and stacks in the shapes of the API."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 
 
 class LogFileInfo(msgspec.Struct, frozen=True):
-    """A file of logs: bytes, and ms since the epoch."""
+    """A log file: its size in bytes, and its time in ms since the epoch."""
 
     name: str
     size: int
@@ -16,29 +16,29 @@ class LogFileInfo(msgspec.Struct, frozen=True):
 
 
 class LogFiles(msgspec.Struct, frozen=True):
-    """The files of logs of a process."""
+    """The log files of a process."""
 
     logs: list[LogFileInfo]
 
 
 class ThreadInfo(msgspec.Struct, frozen=True, rename="camel"):
-    """A thread and its stack, as Python tells them."""
+    """A thread and its stack trace, as Python formats it."""
 
     thread_name: str
     stringified_thread_info: str
 
 
 class ThreadDump(msgspec.Struct, frozen=True, rename="camel"):
-    """All threads of a process."""
+    """The threads of a process."""
 
     thread_infos: list[ThreadInfo]
 
 
 def log_files(files: Iterable[tuple[str, int, int]]) -> LogFiles:
-    """Of a process."""
+    """Build the list of a process's log files."""
     return LogFiles([LogFileInfo(*one) for one in files])
 
 
 def thread_dump_of(stacks: Iterable[tuple[str, str]]) -> ThreadDump:
-    """Of a process."""
+    """Build the thread dump of a process."""
     return ThreadDump([ThreadInfo(*one) for one in stacks])

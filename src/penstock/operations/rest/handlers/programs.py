@@ -1,4 +1,4 @@
-"""Programs: Flink's `/jars` for scripts and archives of Python, and what becomes of those that run."""
+"""Programs: Flink's `/jars` for Python scripts and archives, and the programs started from them."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from penstock.operations.rest.shapes.plan import Plan
 T = TypeVar("T")
 
 HexId = Annotated[str, msgspec.Meta(pattern="^[0-9a-fA-F]{32}$")]
-#: How long (s) a request to run waits for the program's first job.
+#: How long (s) a run request waits for the program's first job.
 FIRST_JOB_SECONDS: Final = 50.0
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """A module that a program can be run by."""
+    """A module that can be run as the program."""
 
     name: str
     description: str | None = None
 
 
 class Jar(msgspec.Struct, frozen=True):
-    """A program that was uploaded (ms since the epoch)."""
+    """An uploaded program; times in ms since the epoch."""
 
     id: str
     name: str
@@ -40,14 +40,14 @@ class Jar(msgspec.Struct, frozen=True):
 
 
 class Jars(msgspec.Struct, frozen=True):
-    """All of them, and where the server is."""
+    """All uploaded programs, and the server's address."""
 
     address: str
     files: list[Jar]
 
 
 class JarUploaded(msgspec.Struct, frozen=True):
-    """Where the file is, whose last part is the id."""
+    """The path of the uploaded file; its last part is the id."""
 
     filename: str
     status: Literal["success"] = "success"
@@ -64,7 +64,7 @@ class PlanRequest(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class RunRequest(PlanRequest, frozen=True, rename="camel"):
-    """And from which savepoint."""
+    """How to run a program, and the savepoint to start from."""
 
     allow_non_restored_state: bool | None = None
     savepoint_path: str | None = None
@@ -74,26 +74,26 @@ class RunRequest(PlanRequest, frozen=True, rename="camel"):
 
 
 class Started(msgspec.Struct, frozen=True):
-    """The program's first job, and the program."""
+    """The ids of the program's first job and of the program."""
 
     jobid: str
     application_id: str = msgspec.field(name="applicationId")
 
 
 class ApplicationStarted(msgspec.Struct, frozen=True):
-    """The program."""
+    """The id of the program."""
 
     applicationid: str
 
 
 class ProgramPlan(msgspec.Struct, frozen=True):
-    """A plan as `/jobs/:jobid/plan` has it."""
+    """A plan, as in `/jobs/:jobid/plan`."""
 
     plan: Plan
 
 
 class Program(msgspec.Struct, frozen=True, rename="kebab"):
-    """A program (times in ms since the epoch; -1 for the end of one that runs)."""
+    """A program (times in ms since the epoch; the end is -1 while it runs)."""
 
     id: str
     name: str
@@ -107,20 +107,20 @@ class Program(msgspec.Struct, frozen=True, rename="kebab"):
 
 
 class ProgramList(msgspec.Struct, frozen=True):
-    """All that run, and those that have ended and are remembered."""
+    """All programs that run, and the remembered ones that have ended."""
 
     programs: list[Program]
 
 
 class Output(msgspec.Struct, frozen=True):
-    """What a program has printed from a byte on, and the byte after it."""
+    """A program's output from a byte offset on, and the next offset."""
 
     text: str
     next: int
 
 
 def jars(call: Call) -> Jars:
-    """What was uploaded, the newest first."""
+    """List the uploaded programs, newest first."""
     files = _do(call, lambda programs: programs.uploads())
     return Jars(f"http://localhost:{call.context.port}", [_jar(one) for one in files])
 
@@ -130,27 +130,27 @@ def _jar(one: Uploaded) -> Jar:
 
 
 def upload(call: Call) -> JarUploaded:
-    """Keep a program."""
+    """Store a program."""
     _do(call, lambda programs: None)
     name, data = file_of(call.content_type, call.body)
     return JarUploaded(_do(call, lambda programs: programs.upload(name, data)).upload_id)
 
 
 def remove(call: Call) -> Empty:
-    """Delete it."""
+    """Delete an uploaded program."""
     _do(call, lambda programs: programs.remove(call.path["jarid"]))
     return Empty()
 
 
 def plan(call: Call) -> ProgramPlan:
-    """The plan of the first job."""
+    """Return the plan of a program's first job."""
     submission = _submission(call, call.json(PlanRequest))
     made = _do(call, lambda programs: programs.plan(call.path["jarid"], submission))
     return ProgramPlan(msgspec.convert(made, Plan))
 
 
 def run(call: Call) -> Started:
-    """Run it, and answer when it has begun its first job."""
+    """Run a program, and answer when it has begun its first job."""
     submission = _run_submission(call, call.json(RunRequest))
 
     def begin(programs: Programs) -> ProgramView:
@@ -169,23 +169,23 @@ def run(call: Call) -> Started:
 
 
 def run_application(call: Call) -> ApplicationStarted:
-    """Run it, and answer at once."""
+    """Run a program, and answer at once."""
     submission = _run_submission(call, call.json(RunRequest))
     return ApplicationStarted(_do(call, lambda programs: programs.run(call.path["jarid"], submission)).program_id)
 
 
 def programs(call: Call) -> ProgramList:
-    """All of them."""
+    """List all programs."""
     return ProgramList([_program(view) for view in _do(call, lambda programs: programs.programs())])
 
 
 def program(call: Call) -> Program:
-    """One of them."""
+    """Return one program."""
     return _program(_do(call, lambda programs: programs.program(call.path["programid"])))
 
 
 def output(call: Call) -> Output:
-    """What it has printed."""
+    """Return the output of a program."""
     begin = call.query.get("from", "0")
     if not (begin.isascii() and begin.isdigit() and len(begin) <= 18):
         raise bad_request(f"from must be a number of bytes, not {begin[:50]!r}")
@@ -193,7 +193,7 @@ def output(call: Call) -> Output:
 
 
 def end(call: Call) -> Empty:
-    """End it."""
+    """End a program."""
     _do(call, lambda programs: programs.end(call.path["programid"]))
     return Empty()
 
@@ -213,7 +213,7 @@ def _program(view: ProgramView) -> Program:
 
 
 def _submission(call: Call, asked: PlanRequest) -> Submission:
-    """What is asked for; what the body does not have comes from the query."""
+    """Build the submission from the body; the query supplies missing fields."""
     if asked.job_id is not None:
         raise bad_request("jobId is not supported: a job gets its id when the program begins it")
     parallelism = asked.parallelism
@@ -248,7 +248,7 @@ def _run_submission(call: Call, asked: RunRequest) -> Submission:
 
 
 def _do(call: Call, action: Callable[[Programs], T]) -> T:
-    """Ask the session; refuse in its words."""
+    """Call the session, and turn its errors into HTTP errors with the same message."""
     if call.context.programs is None:
         raise not_found("This server takes no programs: it belongs to one. Start a session with penstock session start")
     try:

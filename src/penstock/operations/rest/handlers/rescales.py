@@ -1,4 +1,4 @@
-"""The parallelism of a job: what it is to be, and how it has changed."""
+"""The parallelism of a job: its bounds, and the history of its changes."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from penstock.operations.rest.calls.routing import Call, Parameter, Route
 from penstock.operations.rest.handlers.savepoints import DisposalState, Triggered
 from penstock.operations.rest.shapes import rescales as shapes
 
-#: How long (s) a request waits to hear that it is refused.
+#: How long (s) a request waits for a refusal.
 _REFUSAL_SECONDS: Final = 2.0
 
 
 class ParallelismBounds(msgspec.Struct, frozen=True, rename="camel"):
-    """The lowest and the highest parallelism; -1 for a lower bound that is left as it is."""
+    """The lowest and the highest parallelism; a lower bound of -1 leaves it unchanged."""
 
     upper_bound: int
     lower_bound: int = -1
 
 
 class VertexRequirements(msgspec.Struct, frozen=True):
-    """What the parallelism of a vertex is to be."""
+    """The required parallelism of a vertex."""
 
     parallelism: ParallelismBounds
 
 
 def requirements(call: Call) -> dict[str, VertexRequirements]:
-    """Between which bounds the parallelism of each vertex is."""
+    """Return the bounds of each vertex's parallelism."""
     job = call.job()
     asked = job.handle.get_bounds()
     known = asked.result() if wait([asked], 5.0).done and not asked.cancelled() else {}
@@ -74,28 +74,28 @@ def require(call: Call) -> Empty:
 
 
 def history(call: Call) -> list[shapes.Rescale]:
-    """The changes that are remembered, and requests that came to nothing or are open; newest first."""
+    """Return the remembered changes, and requests that failed or are pending; newest first."""
     return shapes.rescales(_with_tasks(call))
 
 
 def overview(call: Call) -> shapes.RescalesOverview:
-    """Counts, and the latest."""
+    """Return the counts and the latest rescales."""
     return shapes.overview(_with_tasks(call))
 
 
 def summary(call: Call) -> shapes.RescalesSummary:
-    """Counts, and durations."""
+    """Return the counts and the durations of rescales."""
     return shapes.summaries(_with_tasks(call))
 
 
 def config(call: Call) -> shapes.RescalesConfig:
-    """When the job is rescaled."""
+    """Return the settings that decide when the job is rescaled."""
     _with_tasks(call)
     return shapes.config(call.job().configuration)
 
 
 def details(call: Call) -> shapes.Rescale:
-    """One change."""
+    """Return one rescale."""
     for one in shapes.rescales(_with_tasks(call)):
         if one.rescale_uuid == call.path["rescaleuuid"]:
             return one
@@ -103,7 +103,7 @@ def details(call: Call) -> shapes.Rescale:
 
 
 def _with_tasks(call: Call) -> JobView:
-    """The job, if it can be rescaled while it runs."""
+    """Return the job's view; 404 if the job cannot be rescaled while it runs."""
     view = call.view()
     if view.mode != "STREAMING":
         raise not_found(f"Job {view.job_id} runs step by step and is not rescaled while it runs")
@@ -111,7 +111,7 @@ def _with_tasks(call: Call) -> JobView:
 
 
 def rescaling(call: Call) -> Any:
-    """Flink's former way to rescale, which Flink refuses as well."""
+    """Refuse Flink's former way to rescale, as Flink does."""
     raise RestError(503, "Rescaling is disabled here, as in Flink: PUT /jobs/:jobid/resource-requirements does it.")
 
 

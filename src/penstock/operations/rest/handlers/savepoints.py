@@ -1,4 +1,4 @@
-"""Checkpoints and savepoints that somebody asks for: begun by one request, asked after by others."""
+"""Checkpoints and savepoints on request: one request starts them, others poll them."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ HexId = Annotated[str, msgspec.Meta(pattern="^[0-9a-fA-F]{32}$")]
 
 
 class Triggered(msgspec.Struct, frozen=True, rename="kebab"):
-    """An operation has begun; its id asks after it."""
+    """The id of a started operation, for polling it."""
 
     request_id: str
 
 
 class SavepointRequest(msgspec.Struct, frozen=True):
-    """Take a savepoint."""
+    """Takes a savepoint."""
 
     target_directory: str | None = msgspec.field(name="target-directory", default=None)
     cancel_job: bool = msgspec.field(name="cancel-job", default=False)
@@ -45,7 +45,7 @@ class SavepointRequest(msgspec.Struct, frozen=True):
 
 
 class StopRequest(msgspec.Struct, frozen=True, rename="camel"):
-    """End a job with a savepoint."""
+    """Ends a job with a savepoint."""
 
     target_directory: str | None = None
     drain: bool = False
@@ -54,54 +54,54 @@ class StopRequest(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class CheckpointRequest(msgspec.Struct, frozen=True, rename="camel"):
-    """Take a checkpoint."""
+    """Takes a checkpoint."""
 
     checkpoint_type: Literal["CONFIGURED", "FULL", "INCREMENTAL"] = "CONFIGURED"
     trigger_id: HexId | None = None
 
 
 class DisposalRequest(msgspec.Struct, frozen=True, rename="kebab"):
-    """Delete a savepoint."""
+    """Deletes a savepoint."""
 
     savepoint_path: str | None = None
 
 
 class SavepointInfo(msgspec.Struct, frozen=True, rename="kebab", omit_defaults=True):
-    """Where the savepoint is, or why there is none."""
+    """The path of the savepoint, or the reason for its failure."""
 
     location: str | None = None
     failure_cause: FailureCause | None = None
 
 
 class SavepointState(msgspec.Struct, frozen=True):
-    """Whether there is one yet."""
+    """The state of a savepoint operation."""
 
     status: QueueStatus
     operation: SavepointInfo | None
 
 
 class CheckpointInfo(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """The checkpoint's id, or why there is none."""
+    """The id of the checkpoint, or the reason for its failure."""
 
     checkpoint_id: int | None = None
     failure_cause: FailureCause | None = None
 
 
 class CheckpointState(msgspec.Struct, frozen=True):
-    """Whether it is complete."""
+    """The state of a checkpoint operation."""
 
     status: QueueStatus
     operation: CheckpointInfo | None
 
 
 class DisposalInfo(msgspec.Struct, frozen=True, rename="kebab", omit_defaults=True):
-    """Why it was not deleted, if it was not."""
+    """The reason why the savepoint was not deleted, if it was not."""
 
     failure_cause: FailureCause | None = None
 
 
 class DisposalState(msgspec.Struct, frozen=True):
-    """Whether it is deleted."""
+    """The state of the deletion of a savepoint."""
 
     status: QueueStatus
     operation: DisposalInfo | None
@@ -111,14 +111,14 @@ _log = logging.getLogger("penstock.rest")
 
 _IN_PROGRESS: Final = QueueStatus("IN_PROGRESS")
 _COMPLETED: Final = QueueStatus("COMPLETED")
-#: How long (s) a checkpoint waits until the job can take one, and how often it tries.
+#: How long (s) a checkpoint waits until the job can take one, and how often it retries.
 _ROOM_SECONDS: Final = 30.0
 _PAUSE_SECONDS: Final = 0.25
 _pool: Final = ThreadPoolExecutor(4, "penstock-rest-operation")
 
 
 def savepoint(call: Call) -> Triggered:
-    """Take a savepoint; the job goes on, or is cancelled."""
+    """Take a savepoint; the job goes on or is cancelled."""
     asked = call.json(SavepointRequest)
     _check_format(asked.format_type)
 
@@ -151,17 +151,17 @@ def _check_format(format_type: str | None) -> None:
 
 
 def checkpoint(call: Call) -> Triggered:
-    """Take a checkpoint. All are incremental, but for a full one, which writes all state anew."""
+    """Take a checkpoint. Checkpoints are incremental, except full ones, which rewrite all state."""
     asked = call.json(CheckpointRequest)
     is_full = asked.checkpoint_type == "FULL"
     return _begin(call, "checkpoint", asked.trigger_id, lambda: _pool.submit(_trigger, call.job().handle, is_full))
 
 
 def _trigger(handle: JobHandle, is_full: bool) -> int | None:
-    """Trigger a checkpoint, or wait for the next one where another is in the making; None if none begins for a while.
+    """Trigger a checkpoint, or wait for the next one if another is in progress; None if none begins for a while.
 
-    A job that always has one in the making has no room for one more, and its next one is as good. When a full one is
-    asked for, the next one by interval is full, and a repeated request returns its id.
+    A job that always has a checkpoint in progress has no room for another, and its next one is as good. After a request
+    for a full one, the next periodic checkpoint is full, and repeating the request returns its id.
     """
     found = handle.trigger_checkpoint(is_full).result()
     if found is not None:
@@ -178,7 +178,7 @@ def _trigger(handle: JobHandle, is_full: bool) -> int | None:
 
 
 def _newest(view: JobView) -> int:
-    """The highest id that a checkpoint has got; 0 before there is one."""
+    """Return the highest checkpoint id so far; 0 before the first checkpoint."""
     return max((one.checkpoint_id for one in (*view.in_progress, *view.checkpoints.history)), default=0)
 
 
@@ -187,7 +187,7 @@ def _begin(call: Call, kind: str, trigger_id: str | None, begin: Callable[[], Fu
 
 
 def savepoint_state(call: Call) -> SavepointState:
-    """What has become of a savepoint."""
+    """Return the state of a savepoint operation."""
     future = call.context.operations.find("savepoint", call.path["jobid"], call.path["triggerid"])
     if not future.done():
         return SavepointState(_IN_PROGRESS, None)
@@ -197,7 +197,7 @@ def savepoint_state(call: Call) -> SavepointState:
 
 
 def checkpoint_state(call: Call) -> CheckpointState:
-    """What has become of a checkpoint."""
+    """Return the state of a checkpoint operation."""
     future = call.context.operations.find("checkpoint", call.path["jobid"], call.path["triggerid"])
     if not future.done():
         return CheckpointState(_IN_PROGRESS, None)
@@ -210,7 +210,7 @@ def checkpoint_state(call: Call) -> CheckpointState:
 
 
 def _checkpoint_state(view: JobView, checkpoint_id: int) -> CheckpointState:
-    """The state of a checkpoint, by its own outcome: the history of a job is short, and a checkpoint soon leaves it."""
+    """Return a checkpoint's state by its recorded outcome, because checkpoints soon leave the job's short history."""
     outcomes = dict(view.checkpoints.outcomes)
     record = find_checkpoint(view, checkpoint_id)
     if record is not None and record.status is not CheckpointStatus.IN_PROGRESS:
@@ -231,7 +231,7 @@ def _checkpoint_state(view: JobView, checkpoint_id: int) -> CheckpointState:
 
 
 def error_of(future: Future[Any]) -> BaseException | None:
-    """Why an operation failed."""
+    """Return the error of an operation; None if it succeeded."""
     if future.cancelled():
         return OperationError("the job is over")
     error = future.exception()
@@ -248,7 +248,10 @@ def dispose(call: Call) -> Triggered:
 
 
 def _delete(context: RestContext, path: str) -> None:
-    """Delete a savepoint or checkpoint. Other programs also have files called `_metadata`: those are refused."""
+    """Delete a savepoint or checkpoint.
+
+    Refuse other programs' directories, which may also contain a `_metadata` file.
+    """
     try:
         snapshot = open_snapshot(path)
     except MissingMetadataError as error:
@@ -273,7 +276,10 @@ def _delete(context: RestContext, path: str) -> None:
 
 
 def _uses(view: JobView, begins_from: str | None, directory: str) -> bool:
-    """Whether a job may need it: what the job began from, and all checkpoints beside its own, which share files."""
+    """Return whether a job may need the snapshot in a directory.
+
+    That is the snapshot it started from, and any checkpoint beside its own, because these share files.
+    """
     known = view.checkpoints
     checkpoints = [one.path for one in (known.last, *known.history) if one is not None and not one.is_savepoint]
     began = [begins_from]
@@ -287,7 +293,7 @@ def _uses(view: JobView, begins_from: str | None, directory: str) -> bool:
 
 
 def disposal_state(call: Call) -> DisposalState:
-    """What has become of that."""
+    """Return the state of the deletion of a savepoint."""
     future = call.context.operations.find("disposal", "", call.path["triggerid"])
     if not future.done():
         return DisposalState(_IN_PROGRESS, None)

@@ -1,4 +1,4 @@
-"""Each status that a job came to, with the times. Flink keeps only the last time of each."""
+"""Every status that a job has had, with the times. Flink keeps only the last time of each."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from penstock.operations.rest.shapes.times import job_end, job_start
 
 
 class StatusPeriod(msgspec.Struct, frozen=True, rename="kebab"):
-    """A time (ms since the epoch) that the job spent in one status; `end-time` is -1 for the status it is in now."""
+    """A period (ms since the epoch) that the job spent in one status; `end-time` is -1 for the current status."""
 
     status: str
     start_time: int
@@ -21,7 +21,7 @@ class StatusPeriod(msgspec.Struct, frozen=True, rename="kebab"):
 
 
 class StatusHistory(msgspec.Struct, frozen=True, rename="kebab"):
-    """Oldest first; `truncated` says whether older ones were left out. `now` is the clock of the job."""
+    """The periods, oldest first; `truncated` is set if older ones may be missing. `now` is the job's clock."""
 
     now: int
     periods: list[StatusPeriod]
@@ -29,7 +29,7 @@ class StatusHistory(msgspec.Struct, frozen=True, rename="kebab"):
 
 
 def status_history(view: JobView) -> StatusHistory:
-    """The periods of a job. Once it has ended, the last one is a moment."""
+    """Return the status periods of a job. If it has ended, the last one has no length."""
     moves = view.moves or ((view.status, job_start(view)),)
     periods = [StatusPeriod(status.name, since, until) for (status, since), (_, until) in pairwise(moves)]
     status, since = moves[-1]
@@ -38,7 +38,7 @@ def status_history(view: JobView) -> StatusHistory:
 
 
 def show(call: Call) -> StatusHistory:
-    """The periods of the job that is asked for."""
+    """Return the status periods of the requested job."""
     return status_history(call.view())
 
 

@@ -1,4 +1,4 @@
-"""Workers: the list, one of them, its logs, output and stacks."""
+"""Workers: the list, details, logs, output and stacks."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ T = TypeVar("T")
 
 
 def workers(call: Call) -> list[KnownWorker]:
-    """The workers of all running jobs."""
+    """Return the workers of all running jobs."""
     return known_workers(view for _, view in call.context.views())
 
 
 def worker(call: Call) -> KnownWorker | None:
-    """The worker that the path names; None for the driver, 404 for none."""
+    """Return the worker that the path names; None for the driver, 404 if it is unknown."""
     asked = call.path["taskmanagerid"]
     if asked == DRIVER_ID:
         return None
@@ -47,13 +47,13 @@ def worker(call: Call) -> KnownWorker | None:
 
 
 def taskmanagers(call: Call) -> TaskManagers:
-    """All workers; the driver where there are none."""
+    """List all workers, or just the driver without workers."""
     found = [in_list(task_manager(known, _engine_page(call, known, None))) for known in workers(call)]
     return TaskManagers(found or [in_list(driver(int(time.time() * 1000)))])
 
 
 def details(call: Call) -> TaskManagerDetails:
-    """One worker."""
+    """Return the details of a worker."""
     found = worker(call)
     if found is None:
         return driver(int(time.time() * 1000))
@@ -62,18 +62,18 @@ def details(call: Call) -> TaskManagerDetails:
 
 
 def _engine_page(call: Call, known: KnownWorker, worker_id: str | None) -> str | None:
-    """Where Spark shows a worker, or itself; a list does not ask it for each worker."""
+    """Return the URL of Spark's page for a worker, or of Spark's own; the list asks only for the latter."""
     job = call.context.dispatcher.job(known.view.job_id)
     return None if job is None else job.handle.engine_page(worker_id)
 
 
 def logs(call: Call) -> LogFiles:
-    """Its files of logs."""
+    """List a worker's log files."""
     return log_files(_asked(call, lambda insight, *of: insight.logs(*of), lambda: call.context.own.logs()))
 
 
 def log(call: Call) -> Text:
-    """Its main log, or the one that the path names."""
+    """Return a worker's main log, or the one that the path names."""
     name = call.path.get("filename", "")
 
     def own() -> bytes:
@@ -85,13 +85,13 @@ def log(call: Call) -> Text:
 
 
 def stdout(call: Call) -> Text:
-    """What it has printed."""
+    """Return a worker's output."""
     own = call.context.own.stdout().encode()
     return Text(_text(_asked(call, lambda insight, *of: insight.stdout(*of), lambda: own)))
 
 
 def thread_dump(call: Call) -> ThreadDump:
-    """Where its threads are."""
+    """Return the stacks of a worker's threads."""
     own = call.context.own
     return thread_dump_of(_asked(call, lambda insight, *of: insight.thread_dump(*of), own.thread_dump))
 
@@ -101,7 +101,7 @@ def _text(data: bytes) -> str:
 
 
 def _asked(call: Call, ask: Callable[[WorkerInsight, DispatchedJob, str], T], of_driver: Callable[[], T]) -> T:
-    """What looks into a worker says; of a worker in this process, where that has no answer, what the process says."""
+    """Query a worker. If a worker in this process does not answer, use the process's own data."""
     found = worker(call)
     if found is None:
         return of_driver()

@@ -26,26 +26,26 @@ from penstock.operations.rest.shapes.vertices import (
     workers_of,
 )
 
-#: What watermarks are before the first: Java's least long.
+#: The watermark before the first one: Java's smallest long.
 _NO_WATERMARK: Final = -(2**63)
 
 
 class Metric(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A metric, its value as text."""
+    """A metric, with its value as text."""
 
     id: str
     value: str | None = None
 
 
 class VertexAccumulators(msgspec.Struct, frozen=True, rename="kebab"):
-    """Of all subtasks of a vertex together."""
+    """The accumulators of a vertex, merged over its subtasks."""
 
     id: str
     user_accumulators: list[Accumulator]
 
 
 class SubtaskAccumulators(msgspec.Struct, frozen=True, rename="kebab"):
-    """Of one subtask."""
+    """The accumulators of a subtask."""
 
     subtask: int
     attempt: int
@@ -55,7 +55,7 @@ class SubtaskAccumulators(msgspec.Struct, frozen=True, rename="kebab"):
 
 
 class AttemptAccumulators(msgspec.Struct, frozen=True, rename="kebab"):
-    """Of one attempt of a subtask."""
+    """The accumulators of an attempt of a subtask."""
 
     subtask: int
     attempt: int
@@ -64,7 +64,7 @@ class AttemptAccumulators(msgspec.Struct, frozen=True, rename="kebab"):
 
 
 class SubtasksAccumulators(msgspec.Struct, frozen=True):
-    """Of each subtask of a vertex."""
+    """The accumulators of each subtask of a vertex."""
 
     id: str
     parallelism: int
@@ -72,24 +72,24 @@ class SubtasksAccumulators(msgspec.Struct, frozen=True):
 
 
 class FlameGraph(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Samples of stacks as a tree: `name`, `value`, `children`; nothing while there are none yet."""
+    """Stack samples as a tree of `name`, `value` and `children`; empty until the first samples."""
 
     end_timestamp: int | None = None
     data: dict[str, Any] | None = None
 
 
 def details(call: Call) -> Any:
-    """A vertex with its subtasks."""
+    """Return a vertex with its subtasks."""
     return _of_vertex(call, "vertex", vertex_details)
 
 
 def times(call: Call) -> Any:
-    """When its subtasks came to each state."""
+    """Return when a vertex's subtasks entered each state."""
     return _of_vertex(call, "times", vertex_times)
 
 
 def taskmanagers(call: Call) -> Any:
-    """Its subtasks by worker."""
+    """Return a vertex's subtasks by worker."""
     return _of_vertex(call, "taskmanagers", vertex_taskmanagers)
 
 
@@ -98,7 +98,7 @@ def _of_vertex(call: Call, name: str, make: Any) -> Any:
 
 
 def watermarks(call: Call) -> list[Metric]:
-    """The watermark of each subtask, of those that have one."""
+    """Return the watermarks of the subtasks that have one."""
     vertex = call.vertex(call.view())
     return [
         Metric(f"{one.subtask}.currentInputWatermark", str(max(_NO_WATERMARK, one.metrics.watermark_ms)))
@@ -108,19 +108,19 @@ def watermarks(call: Call) -> list[Metric]:
 
 
 def subtask(call: Call) -> SubtaskDetails:
-    """A subtask in its current attempt."""
+    """Return the current attempt of a subtask."""
     view, found = _subtask(call)
     return subtask_details(view, workers_of(view), found)
 
 
 def attempt(call: Call) -> SubtaskDetails:
-    """The same by the number of the attempt; earlier ones are not kept."""
+    """Return an attempt of a subtask by its number; 404 for earlier attempts, which are not kept."""
     view, found = _attempt(call)
     return subtask_details(view, workers_of(view), found)
 
 
 def attempt_accumulators(call: Call) -> AttemptAccumulators:
-    """What that attempt has accumulated."""
+    """Return the accumulators of the current attempt."""
     view, found = _attempt(call)
     return AttemptAccumulators(found.subtask, found.attempt, _attempt_id(view, call, found), _accumulators([found]))
 
@@ -146,13 +146,13 @@ def _attempt(call: Call) -> tuple[JobView, SubtaskView]:
 
 
 def vertex_accumulators(call: Call) -> VertexAccumulators:
-    """Of all subtasks together."""
+    """Return the accumulators of a vertex, merged over its subtasks."""
     vertex = call.vertex(call.view())
     return VertexAccumulators(vertex.vertex_id, _accumulators(vertex.subtasks))
 
 
 def subtasks_accumulators(call: Call) -> SubtasksAccumulators:
-    """Of each subtask."""
+    """Return the accumulators of each subtask."""
     view = call.view()
     vertex, workers = call.vertex(view), workers_of(view)
     subtasks = [
@@ -171,7 +171,7 @@ def _accumulators(subtasks: Any) -> list[Accumulator]:
 
 
 def flame_graph(call: Call) -> Any:
-    """Where the threads of a vertex spend their time."""
+    """Return a flame graph of the vertex's threads."""
     kind = call.query.get("type", "full").lower()
     if kind not in ("full", "on_cpu", "off_cpu"):
         raise bad_request(f"type must be one of full, on_cpu, off_cpu, not {kind[:50]!r}")

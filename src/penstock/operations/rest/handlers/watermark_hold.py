@@ -1,4 +1,4 @@
-"""Which inputs hold the watermarks of a job back; Flink has no such path."""
+"""The inputs that hold back a job's watermarks; Flink has no such path."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _WHY_NOT: Final = "a job in {mode} reads all of a step's records before time goe
 
 
 class HoldInput(msgspec.Struct, frozen=True, rename="kebab"):
-    """An input of an operator: another vertex, or, of a source, its splits.
+    """An input of an operator: another vertex or, for a source, its splits.
 
-    `watermark` is the lowest of its active channels, and null before the first. `subtasks` or `splits` hold the
-    operator back: `count` of them, the first of which are listed.
+    `watermark` is the lowest of its active channels, or null before the first. `count` of its `subtasks` or `splits`
+    hold the operator back; the first of them are listed.
     """
 
     id: str
@@ -35,9 +35,9 @@ class HoldInput(msgspec.Struct, frozen=True, rename="kebab"):
 
 
 class HoldOrigin(msgspec.Struct, frozen=True, rename="kebab"):
-    """The vertex upstream from which the hold comes; no subtasks where they are not known.
+    """The upstream vertex that causes the hold, without subtasks if they are unknown.
 
-    `has_watermarks` is false for a source without a watermark strategy: what waits for it has no event time.
+    `has_watermarks` is false for a source without a watermark strategy: operators that wait for it have no event time.
     """
 
     id: str
@@ -48,9 +48,9 @@ class HoldOrigin(msgspec.Struct, frozen=True, rename="kebab"):
 
 
 class Hold(msgspec.Struct, frozen=True, rename="kebab"):
-    """A vertex whose watermark (ms; null before the first) has stood still since then, while other inputs are ahead.
+    """A vertex whose watermark (ms; null before the first) has not moved since `since`, while other inputs are ahead.
 
-    `others_moved` is when an input that is ahead went on for the last time.
+    `others_moved` is when an input that is ahead last advanced.
     """
 
     id: str
@@ -66,7 +66,7 @@ class Hold(msgspec.Struct, frozen=True, rename="kebab"):
 
 
 class WatermarkHolds(msgspec.Struct, frozen=True):
-    """All vertices that are held back, the longest first."""
+    """All vertices that are held back, the longest hold first."""
 
     status: Literal["ok", "not-applicable"]
     reason: str | None
@@ -75,12 +75,12 @@ class WatermarkHolds(msgspec.Struct, frozen=True):
 
 
 def watermark_hold(call: Call) -> Any:
-    """Which inputs hold watermarks back, as tasks have said last."""
+    """Return the inputs that hold watermarks back, by the tasks' last reports."""
     return call.once_a_view("watermark-hold", watermark_holds)
 
 
 def watermark_holds(view: JobView) -> WatermarkHolds:
-    """The same of a view."""
+    """Return the watermark holds in a job view."""
     if view.mode != "STREAMING":
         return WatermarkHolds("not-applicable", _WHY_NOT.format(mode=view.mode), view.now_ms, [])
     if view.status.is_terminal_state():
@@ -104,7 +104,7 @@ def _hold(subtask: SubtaskView) -> WatermarkHold | None:
 
 
 def _of_vertex(view: JobView, vertex: VertexView, own: dict[int, WatermarkHold]) -> Hold:
-    """Of the subtask that waits for the longest."""
+    """Return the hold of a vertex, from the subtask that has waited longest."""
 
     def figures_of(index: int, part: int) -> TaskFigures | None:
         subtasks = view.vertices[index].subtasks
@@ -160,6 +160,6 @@ ROUTES = [
         watermark_hold,
         "Which inputs hold watermarks back.",
         WatermarkHolds,
-        access="reveals",  # the splits of files are paths
+        access="reveals",  # splits of files are paths
     )
 ]

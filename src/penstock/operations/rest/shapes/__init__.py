@@ -1,1 +1,1 @@
-"""The answers of the API: typed values with Flink's names, made from views of jobs by plain functions."""
+"""The answers of the API: typed values with Flink's names, built from job views by plain functions."""

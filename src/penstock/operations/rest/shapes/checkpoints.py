@@ -1,4 +1,4 @@
-"""Checkpoints of a job: counts, summaries, the latest, the history."""
+"""Checkpoints of a job: counts, summaries, the latest ones and the history."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from penstock.core.checkpoint.statistics import CheckpointRecord, CheckpointStat
 from penstock.core.job.view import JobView, VertexView
 from penstock.operations.rest.shapes.numbers import Summary, summary
 
-#: Where a checkpoint is that no path leads to, in Flink's words.
+#: Flink's text for a checkpoint without a path.
 NOWHERE = "<checkpoint-not-externally-addressable>"
 CheckpointType = Literal["CHECKPOINT", "UNALIGNED_CHECKPOINT", "SAVEPOINT", "SYNC_SAVEPOINT"]
 
 
 class Counts(msgspec.Struct, frozen=True):
-    """How many there were."""
+    """The numbers of checkpoints by state."""
 
     restored: int
     total: int
@@ -27,7 +27,7 @@ class Counts(msgspec.Struct, frozen=True):
 
 
 class Summaries(msgspec.Struct, frozen=True):
-    """Of the completed ones in the history."""
+    """Summaries over the completed checkpoints in the history."""
 
     checkpointed_size: Summary
     state_size: Summary
@@ -38,7 +38,7 @@ class Summaries(msgspec.Struct, frozen=True):
 
 
 class TaskCheckpoint(msgspec.Struct, frozen=True):
-    """A vertex' part of a checkpoint."""
+    """A vertex's part of a checkpoint."""
 
     id: int
     status: str
@@ -80,7 +80,7 @@ class Checkpoint(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Restored(msgspec.Struct, frozen=True):
-    """From where the job began last."""
+    """The snapshot from which the job was last restored."""
 
     id: int
     restore_timestamp: int
@@ -89,7 +89,7 @@ class Restored(msgspec.Struct, frozen=True):
 
 
 class Latest(msgspec.Struct, frozen=True):
-    """The last of each kind."""
+    """The latest checkpoint of each kind."""
 
     completed: Checkpoint | None
     savepoint: Checkpoint | None
@@ -98,7 +98,7 @@ class Latest(msgspec.Struct, frozen=True):
 
 
 class Checkpoints(msgspec.Struct, frozen=True):
-    """All that is known."""
+    """All checkpoint statistics of a job."""
 
     counts: Counts
     summary: Summaries
@@ -107,7 +107,7 @@ class Checkpoints(msgspec.Struct, frozen=True):
 
 
 def checkpoints(view: JobView) -> Checkpoints:
-    """Of one job; newest first."""
+    """Return the checkpoint statistics of a job, newest first."""
     known = view.checkpoints
     history = [*reversed(view.in_progress), *known.history]
     completed = known.completed + known.savepoints
@@ -126,7 +126,7 @@ def checkpoints(view: JobView) -> Checkpoints:
 
 
 def find_checkpoint(view: JobView, checkpoint_id: int) -> CheckpointRecord | None:
-    """A checkpoint by its id, among those that are remembered."""
+    """Return the remembered checkpoint with this id, or None."""
     known = view.checkpoints
     others = (known.last, known.last_savepoint, known.last_failed)
     records = [*view.in_progress, *known.history, *(record for record in others if record is not None)]
@@ -134,7 +134,7 @@ def find_checkpoint(view: JobView, checkpoint_id: int) -> CheckpointRecord | Non
 
 
 def checkpoint_details(view: JobView, record: CheckpointRecord) -> Checkpoint:
-    """A checkpoint with its parts by vertex."""
+    """Return a checkpoint with its parts by vertex."""
     return checkpoint(
         record,
         {vertex.vertex_id: task_checkpoint(record, vertex, parts_of(record, vertex)) for vertex in view.vertices},
@@ -142,12 +142,12 @@ def checkpoint_details(view: JobView, record: CheckpointRecord) -> Checkpoint:
 
 
 def parts_of(record: CheckpointRecord, vertex: VertexView) -> list[SubtaskCheckpoint]:
-    """What the subtasks of a vertex have stored for a checkpoint."""
+    """Return the parts of a checkpoint that the subtasks of a vertex have stored."""
     return [part for part in record.parts if part.vertex == vertex.index]
 
 
 def task_checkpoint(record: CheckpointRecord, vertex: VertexView, parts: Iterable[SubtaskCheckpoint]) -> TaskCheckpoint:
-    """A vertex' part."""
+    """Return a vertex's part of a checkpoint."""
     found = list(parts)
     return TaskCheckpoint(
         record.checkpoint_id,
@@ -165,7 +165,7 @@ def task_checkpoint(record: CheckpointRecord, vertex: VertexView, parts: Iterabl
 
 
 def checkpoint(record: CheckpointRecord, tasks: dict[str, TaskCheckpoint]) -> Checkpoint:
-    """One record; what belongs to its status alone is left out of others."""
+    """Convert a record; fields that apply to another status are left out."""
     status = record.status
     is_completed, has_failed = status is CheckpointStatus.COMPLETED, status is CheckpointStatus.FAILED
     return Checkpoint(

@@ -1,4 +1,4 @@
-"""What a job has failed for, newest first."""
+"""The failures of a job, newest first."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import msgspec
 from penstock.core.job.history import FailureRecord
 from penstock.core.job.view import JobView
 
-#: The last line of a traceback, or the beginning of an error's text.
+#: An error's class, in the last line of a traceback or at the beginning of an error's text.
 _NAMED: Final = re.compile(r"^\s*((?:\w+\.)*\w*(?:Error|Exception|Exit|Interrupt|Warning))(?::|\s*$)", re.MULTILINE)
 _UNNAMED: Final = "JobExecutionError"
 
 
 class ExceptionEntry(msgspec.Struct, frozen=True, rename="camel"):
-    """A failure that came while the job dealt with another."""
+    """A failure that occurred while the job handled another one."""
 
     exception_name: str
     stacktrace: str
@@ -35,14 +35,14 @@ class RootException(ExceptionEntry, frozen=True, rename="camel", kw_only=True):
 
 
 class ExceptionHistory(msgspec.Struct, frozen=True):
-    """Newest first."""
+    """The failures of a job, newest first."""
 
     entries: list[RootException]
     truncated: bool
 
 
 class JobExceptions(msgspec.Struct, frozen=True):
-    """Flink's history of failures, and the first-level members that it has deprecated."""
+    """Flink's exception history, and the top-level fields that it deprecates."""
 
     exception_history: ExceptionHistory = msgspec.field(name="exceptionHistory")
     root_exception: str | None = msgspec.field(name="root-exception", default=None)
@@ -52,13 +52,13 @@ class JobExceptions(msgspec.Struct, frozen=True):
 
 
 def exception_name(text: str) -> str:
-    """The class of the error in a failure's text: the last that a line of it begins with."""
+    """Return the class of the error in a failure's text: the last error class that begins a line."""
     names = _NAMED.findall(text)
     return str(names[-1]) if names else _UNNAMED
 
 
 def job_exceptions(view: JobView, count_max: int, labels: Mapping[str, str]) -> JobExceptions:
-    """The newest failures with these labels, at most so many."""
+    """Return the newest failures with these labels, at most `count_max`."""
     found = [one for one in view.failures if labels.items() <= one.labels.items()]
     entries = [
         RootException(

@@ -1,4 +1,4 @@
-"""An error as the answer to an operation, as Flink's clients read it."""
+"""An error as the result of an operation, in the form that Flink's clients read."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from penstock.operations.rest.shapes.java_errors import serialized_throwable
 
 
 class FailureCause(msgspec.Struct, frozen=True, rename="kebab"):
-    """The class of an error, its text with the traceback, and the same as a Java object (base64) for Flink's client."""
+    """The class of an error, its text, and both as a Java object (base64) for Flink's client."""
 
     class_: str = msgspec.field(name="class")
     stack_trace: str
@@ -19,7 +19,7 @@ class FailureCause(msgspec.Struct, frozen=True, rename="kebab"):
 
 
 def failure_cause(error: BaseException) -> FailureCause:
-    """Of any error; those that Penstock raises on purpose have no traceback of Penstock's own."""
+    """Convert an error to its class and text; Python's own traceback is left out."""
     kind = type(error)
     name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
     text = hide("".join(traceback.format_exception_only(error)).strip())

@@ -1,4 +1,4 @@
-"""What a subtask, or several together, have read and written, and where their time goes."""
+"""I/O and time metrics of one subtask, or of several together."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from penstock.operations.rest.shapes.times import SPENT, status_durations
 
 
 class IOMetrics(msgspec.Struct, frozen=True, rename="kebab"):
-    """Totals of this attempt; a figure is complete when its tasks have reported it."""
+    """Totals of the current attempt; a value is complete once all its tasks have reported it."""
 
     read_bytes: int
     read_bytes_complete: bool
@@ -29,7 +29,7 @@ class IOMetrics(msgspec.Struct, frozen=True, rename="kebab"):
 
 
 class Aggregated(msgspec.Struct, frozen=True, rename="kebab"):
-    """The same figures as distributions over subtasks."""
+    """The same metrics as distributions over subtasks."""
 
     metrics: dict[str, Spread]
     status_duration: dict[str, Spread]
@@ -48,7 +48,7 @@ _NAMES: Final = (
 
 
 def totals(subtask: SubtaskView) -> Total:
-    """The figures of a subtask, in the order of `_NAMES`; zeros before its first report."""
+    """Return the metrics of a subtask, in the order of `_NAMES`; zeros before its first report."""
     metrics = subtask.metrics
     if metrics is None:
         return (0, 0, 0, 0, 0, 0, 0)
@@ -67,7 +67,7 @@ def totals(subtask: SubtaskView) -> Total:
 
 
 def io_metrics(subtasks: Sequence[SubtaskView]) -> IOMetrics:
-    """Of some subtasks together."""
+    """Return the sums of some subtasks' metrics."""
     bytes_in, bytes_out, records_in, records_out, back_pressured, idle, busy = (
         sum(column) for column in zip(*map(totals, subtasks), strict=True)
     )
@@ -89,7 +89,7 @@ def io_metrics(subtasks: Sequence[SubtaskView]) -> IOMetrics:
 
 
 def aggregated(view: JobView, subtasks: Sequence[SubtaskView]) -> Aggregated:
-    """The distribution of each figure over some subtasks."""
+    """Return the distribution of each metric over some subtasks."""
     columns = zip(*map(totals, subtasks), strict=True)
     durations = [status_durations(view, subtask) for subtask in subtasks]
     spent: Callable[[str], Spread] = lambda name: spread([max(0, one[name]) for one in durations])  # noqa: E731

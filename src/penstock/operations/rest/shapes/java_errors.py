@@ -1,7 +1,7 @@
-"""An error as Flink's own client reads it: a Java object of `SerializedThrowable` in Java's serialization format.
+"""An error for Flink's own client: a `SerializedThrowable` object in Java's serialization format.
 
-The client understands no failure without one, and asks again for ever. The object has only what is shown: no cause, no
-Java stack, and no other error within it.
+Without this object, the client does not recognize a failure and polls forever. The object holds only displayed data: no
+cause, no Java stack, and no other error inside it.
 """
 
 from __future__ import annotations
@@ -9,18 +9,18 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-#: How much (characters) of a text it holds; a Java string of this kind has at most 65,535 bytes.
+#: The maximum number of characters of a text; such a Java string has at most 65,535 bytes.
 CHARS_MAX: Final = 10_000
 
 _STREAM: Final = b"\xac\xed\x00\x05"
 _NULL, _OBJECT, _STRING, _CLASS, _END = b"p", b"s", b"t", b"r", b"x"
-#: Flags of a class: its fields follow in order; or it has a method of its own that writes them, and then an end.
+#: Class flags: the fields follow in order; or the class has a method that writes them, followed by an end mark.
 _PLAIN, _OWN_METHOD = b"\x02", b"\x03"
 _TEXT: Final = "Ljava/lang/String;"
 
 
 def serialized_throwable(class_name: str, text: str) -> bytes:
-    """The error, with its text as its stack trace."""
+    """Serialize an error, with its text as its stack trace."""
     fields = [("fullStringifiedStackTrace", _TEXT), ("originalErrorClassName", _TEXT)]
     classes = [
         _class("org.apache.flink.util.SerializedThrowable", 0x65169DF51FA713F3, _PLAIN, fields),
@@ -42,7 +42,7 @@ def _string(text: str) -> bytes:
 
 
 def _utf(text: str) -> bytes:
-    """Java's own UTF-8: NUL takes two bytes, and what is beyond the basic plane is written as two surrogates."""
+    """Encode Java's modified UTF-8: NUL takes two bytes, and supplementary characters become two surrogates."""
     units = text.encode("utf-16-be", "surrogatepass")
     characters = "".join(chr(unit) for (unit,) in struct.iter_unpack(">H", units))
     encoded = characters.encode("utf-8", "surrogatepass").replace(b"\x00", b"\xc0\x80")

@@ -1,4 +1,4 @@
-"""Jobs as lists and pages show them: a line in the overview, and all that there is to say of one."""
+"""Jobs for lists and pages: an entry in the overview, and all details of one job."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ SchedulerType = Literal["Default", "Adaptive", "AdaptiveBatch"]
 
 
 class JobIdAndStatus(msgspec.Struct, frozen=True):
-    """A job in the shortest list."""
+    """A job's id and status."""
 
     id: str
     status: str
 
 
 class JobIds(msgspec.Struct, frozen=True):
-    """All jobs."""
+    """The ids and statuses of all jobs."""
 
     jobs: list[JobIdAndStatus]
 
@@ -67,7 +67,7 @@ class JobsOverview(msgspec.Struct, frozen=True):
 
 
 class JobVertexDetails(msgspec.Struct, frozen=True):
-    """A vertex on the page of its job."""
+    """A vertex in the details of its job."""
 
     id: str
     slot_sharing_group_id: str = msgspec.field(name="slotSharingGroupId")
@@ -83,7 +83,7 @@ class JobVertexDetails(msgspec.Struct, frozen=True):
 
 
 class JobDetails(msgspec.Struct, frozen=True):
-    """A job on its page. `restarts` and `last-failure` are as in the overview."""
+    """All details of a job. `restarts` and `last-failure` are as in the overview."""
 
     jid: str
     application_id: str = msgspec.field(name="application-id")
@@ -107,23 +107,23 @@ class JobDetails(msgspec.Struct, frozen=True):
 
 
 def job_type(view: JobView) -> str:
-    """Flink's two kinds: epochs read streams."""
+    """Return one of Flink's two job types; a micro-batch job counts as streaming."""
     return "BATCH" if view.mode in ("BATCH", BACK_FILL) else "STREAMING"
 
 
 def scheduler_type(view: JobView) -> SchedulerType:
-    """How the job gets its slots."""
+    """Return how the job gets its slots."""
     adaptive = view.mode == "STREAMING" and is_adaptive(Configuration.from_dict(dict(view.configuration)))
     return "Adaptive" if adaptive else "Default"
 
 
 def group_id(name: str) -> str:
-    """The id of a slot sharing group: the same for the same name."""
+    """Return the id of a slot sharing group, derived from its name."""
     return hashlib.md5(name.encode(), usedforsecurity=False).hexdigest()
 
 
 def job_overview(view: JobView) -> JobOverview:
-    """A job's line."""
+    """Return a job's entry in the overview."""
     start, end = job_start(view), job_end(view)
     counts = task_counts(state_of(view, subtask) for vertex in view.vertices for subtask in vertex.subtasks)
     return JobOverview(
@@ -143,7 +143,7 @@ def job_overview(view: JobView) -> JobOverview:
 
 
 def vertex_details(view: JobView, vertex: VertexView) -> JobVertexDetails:
-    """A vertex of a job."""
+    """Return a vertex of a job."""
     states = [state_of(view, subtask) for subtask in vertex.subtasks]
     starts = [start for subtask in vertex.subtasks if (start := subtask_start(view, subtask)) >= 0]
     ends = [subtask_end(view, subtask) for subtask in vertex.subtasks]
@@ -164,7 +164,7 @@ def vertex_details(view: JobView, vertex: VertexView) -> JobVertexDetails:
 
 
 def job_details(view: JobView) -> JobDetails:
-    """All that there is to say of a job."""
+    """Return all details of a job."""
     start, end = job_start(view), job_end(view)
     vertices = [vertex_details(view, vertex) for vertex in view.vertices]
     counts: dict[str, int] = dict.fromkeys(task_counts(()), 0)
@@ -193,11 +193,11 @@ def job_details(view: JobView) -> JobDetails:
 
 
 def last_failure(view: JobView) -> int:
-    """When the job failed last (ms); -1 if it never did."""
+    """Return when the job last failed (ms); -1 if it never did."""
     return view.failures[0].at_ms if view.failures else -1
 
 
 def max_parallelism(view: JobView) -> int:
-    """What the configuration says, or its default."""
+    """Return the configured maximum parallelism, or its default."""
     value: Any = view.configuration.get(MAX_PARALLELISM.key())
     return MAX_PARALLELISM.default_value() if value is None else MAX_PARALLELISM.convert(value)

@@ -1,4 +1,4 @@
-"""Numbers as Flink's JSON has them: distributions of durations and sizes, and NaN as a string."""
+"""Numbers in Flink's JSON: distributions of durations and sizes, and NaN as a string."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-#: A number, or what stands for one that is none.
+#: A number, or the string for NaN.
 Number: TypeAlias = float | Literal["NaN"]
 
 
 class Summary(msgspec.Struct, frozen=True):
-    """The distribution of what checkpoints or rescalings took."""
+    """The distribution of durations or sizes of checkpoints or rescales."""
 
     min: int
     max: int
@@ -26,7 +26,7 @@ class Summary(msgspec.Struct, frozen=True):
 
 
 class Spread(msgspec.Struct, frozen=True):
-    """The distribution of a figure over subtasks."""
+    """The distribution of a metric over subtasks."""
 
     min: int
     max: int
@@ -39,7 +39,7 @@ class Spread(msgspec.Struct, frozen=True):
 
 
 def percentile(ordered: Sequence[int], part: float) -> float:
-    """The value below which a part of them lies, between neighbours as Commons Math's default has it."""
+    """Return a percentile, interpolated between neighbours as Commons Math does by default."""
     place = part * (len(ordered) + 1)
     if place < 1:
         return float(ordered[0])
@@ -51,7 +51,7 @@ def percentile(ordered: Sequence[int], part: float) -> float:
 
 
 def summary(values: Sequence[int]) -> Summary:
-    """Of any values; NaN where there are none."""
+    """Summarize any number of values; percentiles of no values are NaN."""
     if not values:
         return Summary(0, 0, 0, "NaN", "NaN", "NaN", "NaN", "NaN")
     ordered = sorted(values)
@@ -60,7 +60,7 @@ def summary(values: Sequence[int]) -> Summary:
 
 
 def spread(values: Sequence[int]) -> Spread:
-    """Of the values of at least one subtask; zeros where there is none."""
+    """Summarize the values of some subtasks; all zeros without values."""
     if not values:
         return Spread(0, 0, 0, 0, 0, 0, 0, 0)
     ordered = sorted(values)
@@ -69,5 +69,5 @@ def spread(values: Sequence[int]) -> Spread:
 
 
 def number(value: float) -> Number:
-    """A number as JSON can hold it."""
+    """Convert a number for JSON: NaN and infinities become "NaN"."""
     return value if math.isfinite(value) else "NaN"

@@ -21,7 +21,7 @@ class PlanInput(msgspec.Struct, frozen=True):
 
 
 class PlanNode(msgspec.Struct, frozen=True):
-    """A vertex; Flink's page for submitting shows a description only beside a `job_vertex_id`."""
+    """A vertex. Flink's submit page shows a description only if a `job_vertex_id` is present."""
 
     id: str
     parallelism: int
@@ -49,13 +49,13 @@ class JobPlan(msgspec.Struct, frozen=True):
 
 
 def plan_of(view: JobView) -> Plan:
-    """The plan of a job: nodes upstream before downstream, each with the edges into it."""
+    """Return the plan of a job: nodes upstream before downstream, each with its input edges."""
     vertices = [(vertex.infos, vertex.parallelism, vertex.name) for vertex in view.vertices]
     return _plan(view.job_id, view.name, view.mode, vertices, view.edges)
 
 
 def plan_of_graph(graph: JobGraph) -> Plan:
-    """The plan of a job that does not run, and so has no id yet."""
+    """Return the plan of a job that does not run, and so has no id yet."""
     vertices = [(vertex.operators, vertex.parallelism, vertex.name) for vertex in graph.vertices]
     plan = _plan("0" * 32, graph.name, graph.mode, vertices, graph.edges)
     nodes = [msgspec.structs.replace(node, job_vertex_id=node.id) for node in plan.nodes]
@@ -69,7 +69,7 @@ def _plan(
     vertices: Sequence[tuple[Sequence[OperatorInfo], int, str]],
     edges: Iterable[JobEdge],
 ) -> Plan:
-    """Of vertices by their operators, parallelism and names."""
+    """Build a plan from vertices given by operators, parallelism and name."""
     is_bounded = mode not in ("STREAMING", "MICRO_BATCH")
     edges, ids = tuple(edges), [infos[0].operator_id for infos, _, _ in vertices]
     nodes = []
@@ -89,6 +89,6 @@ def _plan(
 
 
 def _described(place: int, info: OperatorInfo) -> str:
-    """An operator's line, as HTML: dashboards show it as such, so what the program wrote is escaped."""
+    """Return an operator's line as HTML. Dashboards render it, so the program's text is escaped."""
     text = html.escape(info.description or info.name)
     return f"{text}<br/>" if place == 0 else f"+- {text}<br/>"

@@ -1,7 +1,7 @@
-"""Changes of a job's parallelism, as Flink's adaptive scheduler tells them.
+"""Changes of a job's parallelism, in the form of Flink's adaptive scheduler.
 
-A record is made when the tasks of the new parallelism are deployed, so it is complete and takes no time. A request that
-the job does not follow, or has not followed yet, is one that is IGNORED, FAILED, or without an end.
+A record is made when the tasks with the new parallelism are deployed, so it is complete and has no duration. A request
+that the job rejects, fails to apply or has not applied yet is IGNORED, FAILED, or without an end.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from penstock.operations.rest.shapes.jobs import group_id
 from penstock.operations.rest.shapes.numbers import Summary, summary
 from penstock.operations.rest.shapes.workers import Resource
 
-#: How a rescaling is over, in Flink's words.
+#: Flink's terminal states of a rescale.
 TerminalState: TypeAlias = Literal["COMPLETED", "FAILED", "IGNORED"]
 
 
@@ -69,7 +69,7 @@ class SchedulerState(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Rescale(msgspec.Struct, frozen=True, rename="camel"):
-    """A change of the parallelism."""
+    """A change of the parallelism, or a request for one."""
 
     rescale_uuid: str
     resource_requirements_uuid: str
@@ -85,7 +85,7 @@ class Rescale(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class RescalesCounts(msgspec.Struct, frozen=True, rename="camel"):
-    """How many there were, of those that are remembered."""
+    """The numbers of remembered rescales by state."""
 
     ignored: int
     in_progress: int
@@ -94,7 +94,7 @@ class RescalesCounts(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class LatestRescales(msgspec.Struct, frozen=True):
-    """The last of each kind."""
+    """The latest rescale of each kind."""
 
     completed: Rescale | None
     failed: Rescale | None = None
@@ -102,14 +102,14 @@ class LatestRescales(msgspec.Struct, frozen=True):
 
 
 class RescalesOverview(msgspec.Struct, frozen=True, rename="camel"):
-    """Counts, and the latest."""
+    """The counts and the latest rescales."""
 
     rescales_counts: RescalesCounts
     latest: LatestRescales
 
 
 class RescalesSummary(msgspec.Struct, frozen=True, rename="camel"):
-    """Counts, and how long they took."""
+    """The counts and the durations of rescales."""
 
     rescales_counts: RescalesCounts
     rescales_duration_stats_in_millis: Summary
@@ -119,7 +119,7 @@ class RescalesSummary(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class RescalesConfig(msgspec.Struct, frozen=True, rename="camel"):
-    """When a job is rescaled; times in ms."""
+    """The settings that decide when a job is rescaled; times in ms."""
 
     rescale_history_max: int
     scheduler_execution_mode: str | None
@@ -133,14 +133,14 @@ class RescalesConfig(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def rescales(view: JobView) -> list[Rescale]:
-    """All that are remembered, newest first."""
+    """Return the remembered rescales, newest first."""
     known = [rescale(view, record) for record in view.rescales]
     known += [rescale(view, request) for request in view.rescale_requests]
     return sorted(known, key=lambda one: -one.start_timestamp_in_millis)[:RESCALES_MAX]
 
 
 def rescale(view: JobView, record: RescaleRecord | RescaleRequest) -> Rescale:
-    """A change or a request, with the vertices that have changed, or were to."""
+    """Convert a change or a request, with the vertices that it changed or was to change."""
     if isinstance(record, RescaleRecord):
         return _rescale(view, record, record.changed, record.at_ms, "COMPLETED", record.cause, "SUCCEEDED")
     end, ended_ms = record.end, record.ended_ms
@@ -193,7 +193,7 @@ def _rescale(
 
 
 def rescale_id(view: JobView, record: RescaleRecord | RescaleRequest) -> str:
-    """The id of a record: made of the job, the attempt, and when it was."""
+    """Return the id of a record, derived from the job, the attempt and the time."""
     kind = "" if isinstance(record, RescaleRecord) else " asked"
     text = f"{view.job_id} {record.attempt} {record.at_ms}{kind}"
     return hashlib.md5(text.encode(), usedforsecurity=False).hexdigest()
@@ -205,13 +205,13 @@ def _slots(name: str, before: int, after: int, state: TerminalState | None) -> R
 
 
 def counts(view: JobView) -> RescalesCounts:
-    """Of those that are remembered."""
+    """Count the remembered rescales by state."""
     states = [one.terminal_state for one in rescales(view)]
     return RescalesCounts(*(states.count(state) for state in ("IGNORED", None, "COMPLETED", "FAILED")))
 
 
 def overview(view: JobView) -> RescalesOverview:
-    """Counts, and the latest of each kind."""
+    """Return the counts and the latest rescale of each kind."""
     latest = {one.terminal_state: one for one in reversed(rescales(view))}
     return RescalesOverview(
         counts(view), LatestRescales(latest.get("COMPLETED"), latest.get("FAILED"), latest.get("IGNORED"))
@@ -219,13 +219,13 @@ def overview(view: JobView) -> RescalesOverview:
 
 
 def summaries(view: JobView) -> RescalesSummary:
-    """Counts; durations are not measured."""
+    """Return the counts; durations are not measured."""
     nothing = summary([])
     return RescalesSummary(counts(view), nothing, nothing, nothing, nothing)
 
 
 def config(settings: Configuration) -> RescalesConfig:
-    """What a configuration says, with Flink's defaults where it says nothing."""
+    """Return the configured settings, with Flink's defaults for those that are not set."""
     reactive = settings.read(SCHEDULER_MODE) is not None
 
     def unless_set(value: int | None, default: int) -> int:

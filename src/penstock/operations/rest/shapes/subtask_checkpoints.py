@@ -1,4 +1,4 @@
-"""A checkpoint, subtask by subtask of one vertex."""
+"""A checkpoint by the subtasks of one vertex."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from penstock.operations.rest.shapes.numbers import Summary, summary
 
 
 class Durations(msgspec.Struct, frozen=True, rename={"async_": "async"}):
-    """How long tasks stood still, and how long they wrote after that (ms)."""
+    """How long tasks paused for the checkpoint, and how long they then wrote in the background (ms)."""
 
     sync: Summary
     async_: Summary
 
 
 class Alignments(msgspec.Struct, frozen=True):
-    """How long tasks aligned, and what they held back."""
+    """How long tasks aligned, and the data that they buffered, processed and persisted."""
 
     buffered: Summary
     processed: Summary
@@ -29,7 +29,7 @@ class Alignments(msgspec.Struct, frozen=True):
 
 
 class TaskSummary(msgspec.Struct, frozen=True):
-    """Over the subtasks that have stored their part."""
+    """Distributions over the subtasks that have stored their part."""
 
     checkpointed_size: Summary
     state_size: Summary
@@ -40,14 +40,14 @@ class TaskSummary(msgspec.Struct, frozen=True):
 
 
 class SyncAsync(msgspec.Struct, frozen=True, rename={"async_": "async"}):
-    """The same of one subtask."""
+    """The sync and async durations of one subtask."""
 
     sync: int
     async_: int
 
 
 class Alignment(msgspec.Struct, frozen=True):
-    """The same of one subtask."""
+    """The alignment of one subtask."""
 
     buffered: int
     processed: int
@@ -72,21 +72,21 @@ class CompletedSubtask(msgspec.Struct, frozen=True, tag_field="className", tag="
 
 
 class PendingSubtask(msgspec.Struct, frozen=True, tag_field="className", tag="pending_or_failed"):
-    """A subtask that has not stored its part, or of which nobody knows."""
+    """A subtask that has not stored its part, or whose state is unknown."""
 
     index: int
     status: Literal["pending_or_failed"] = "pending_or_failed"
 
 
 class TaskCheckpointDetails(TaskCheckpoint, frozen=True, kw_only=True):
-    """A vertex' part of a checkpoint, with its subtasks."""
+    """A vertex's part of a checkpoint, with its subtasks."""
 
     summary: TaskSummary
     subtasks: list[CompletedSubtask | PendingSubtask]
 
 
 def task_checkpoint_details(record: CheckpointRecord, vertex: VertexView) -> TaskCheckpointDetails:
-    """Of one vertex."""
+    """Return one vertex's part of a checkpoint, with its subtasks."""
     parts = parts_of(record, vertex)
     by_subtask = {part.subtask: part for part in parts}
     subtasks = [

@@ -1,4 +1,4 @@
-"""When a job, and each of its subtasks, came to the states of its life."""
+"""When a job and its subtasks entered each state."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from penstock.base.job_status import JobStatus
 from penstock.core.graph.states import ExecutionState
 from penstock.core.job.view import JobView, SubtaskView
 
-#: Flink's names of the states of tasks; Penstock's jobs never come to RECONCILING.
+#: Flink's names of task states; Penstock's jobs never enter RECONCILING.
 TASK_STATES: Final = (*(state.name for state in ExecutionState), "RECONCILING")
 _E = ExecutionState
-#: What a task of the engine is in, by the status of its job.
+#: The state of the engine's tasks, by the status of their job.
 _OF_THE_ENGINE: Final = {
     JobStatus.RUNNING: _E.RUNNING,
     JobStatus.FINISHED: _E.FINISHED,
@@ -22,33 +22,33 @@ _OF_THE_ENGINE: Final = {
     JobStatus.CANCELLING: _E.CANCELING,
     JobStatus.CANCELED: _E.CANCELED,
 }
-#: The states that a subtask spends time in before it has ended.
+#: The states before the end, whose durations subtasks report.
 SPENT: Final = (_E.CREATED, _E.SCHEDULED, _E.DEPLOYING, _E.INITIALIZING, _E.RUNNING)
 
 
 def job_start(view: JobView) -> int:
-    """When the job began (ms)."""
+    """Return when the job began (ms)."""
     return min(view.since_ms.values(), default=view.now_ms)
 
 
 def job_end(view: JobView) -> int:
-    """When the job ended (ms); -1 while it has not."""
+    """Return when the job ended (ms); -1 before that."""
     return view.since_ms.get(view.status, view.now_ms) if view.status.is_terminal_state() else -1
 
 
 def job_timestamps(view: JobView) -> dict[str, int]:
-    """When the job last came to each status; 0 for those it never had."""
+    """Return when the job last entered each status; 0 if it never did."""
     stamps = {status.name: view.since_ms.get(status, 0) for status in JobStatus}
     return stamps | {"INITIALIZING": stamps["INITIALIZING"] or job_start(view)}
 
 
 def state_of(view: JobView, subtask: SubtaskView) -> ExecutionState:
-    """Where a subtask is; of tasks of the engine, what follows from the job."""
+    """Return the state of a subtask; for the engine's tasks, derive it from the job."""
     return subtask.state or _OF_THE_ENGINE.get(view.status, _E.CREATED)
 
 
 def since_of(view: JobView, subtask: SubtaskView) -> Mapping[ExecutionState, int]:
-    """When a subtask came to each state; of tasks of the engine, what follows from the job."""
+    """Return when a subtask entered each state; for the engine's tasks, derive it from the job."""
     if subtask.state is not None:
         return dict(subtask.since_ms)
     state = state_of(view, subtask)
@@ -62,7 +62,7 @@ def since_of(view: JobView, subtask: SubtaskView) -> Mapping[ExecutionState, int
 
 
 def subtask_start(view: JobView, subtask: SubtaskView) -> int:
-    """When a subtask was deployed (ms), or when it was made; -1 if it was not."""
+    """Return when a subtask was deployed (ms), or else when it began to run; -1 before that."""
     since = since_of(view, subtask)
     for state in (_E.DEPLOYING, _E.RUNNING):
         if state in since:
@@ -71,18 +71,18 @@ def subtask_start(view: JobView, subtask: SubtaskView) -> int:
 
 
 def subtask_end(view: JobView, subtask: SubtaskView) -> int:
-    """When a subtask ended (ms); -1 while it has not."""
+    """Return when a subtask ended (ms); -1 before that."""
     state = state_of(view, subtask)
     return since_of(view, subtask).get(state, view.now_ms) if state.is_terminal else -1
 
 
 def duration(start_ms: int, end_ms: int, now_ms: int) -> int:
-    """From the start to the end, or to now; -1 where there was no start."""
+    """Return the duration from the start to the end, or to now; -1 without a start."""
     return -1 if start_ms < 0 else max(0, (end_ms if end_ms >= 0 else now_ms) - start_ms)
 
 
 def status_durations(view: JobView, subtask: SubtaskView) -> dict[str, int]:
-    """How long a subtask was in each of the states before its end; -1 for those it has not come to."""
+    """Return how long a subtask spent in each state before its end; -1 for states that it has not entered."""
     since = sorted(since_of(view, subtask).items(), key=lambda item: item[1])
     spent = {state.name: -1 for state in SPENT}
     for place, (state, at_ms) in enumerate(since):
@@ -93,13 +93,13 @@ def status_durations(view: JobView, subtask: SubtaskView) -> dict[str, int]:
 
 
 def task_counts(states: Iterable[ExecutionState]) -> dict[str, int]:
-    """How many tasks are in each state."""
+    """Count the tasks in each state."""
     counts = Counter(state.name for state in states)
     return {name: counts[name] for name in TASK_STATES}
 
 
 def state_of_all(states: list[ExecutionState]) -> ExecutionState:
-    """The state of a vertex, made of those of its subtasks as Flink does it."""
+    """Derive the state of a vertex from its subtasks' states, as Flink does."""
     found = set(states)
     for state in (_E.FAILED, _E.CANCELING, _E.CANCELED, _E.INITIALIZING, _E.RUNNING):
         if state in found:

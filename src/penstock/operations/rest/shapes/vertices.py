@@ -1,4 +1,4 @@
-"""A vertex and its subtasks, one by one and by worker."""
+"""A vertex and its subtasks, individually and by worker."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from penstock.operations.rest.shapes.times import (
 )
 from penstock.operations.rest.shapes.workers import taskmanager_id
 
-#: Where a subtask is that runs nowhere, or where only the engine knows, in Flink's words.
+#: Flink's text for the location of a subtask without a worker of Penstock's.
 UNASSIGNED = "(unassigned)"
 
 
@@ -65,7 +65,7 @@ class SubtaskTimes(msgspec.Struct, frozen=True):
 
 
 class VertexTimes(msgspec.Struct, frozen=True):
-    """A vertex on the timeline."""
+    """The subtasks of a vertex on the timeline."""
 
     id: str
     name: str
@@ -89,7 +89,7 @@ class VertexOnWorker(msgspec.Struct, frozen=True):
 
 
 class VertexTaskManagers(msgspec.Struct, frozen=True):
-    """A vertex by worker."""
+    """The subtasks of a vertex by worker."""
 
     id: str
     name: str
@@ -98,24 +98,24 @@ class VertexTaskManagers(msgspec.Struct, frozen=True):
 
 
 def workers_of(view: JobView) -> dict[str, WorkerView]:
-    """The workers of a job by their ids."""
+    """Return the workers of a job by id."""
     return {worker.worker_id: worker for worker in view.workers}
 
 
 def endpoint_of(workers: dict[str, WorkerView], subtask: SubtaskView) -> str:
-    """Where a subtask runs: its host, and its worker's process."""
+    """Return where a subtask runs: the host and the worker's process."""
     worker = workers.get(subtask.worker_id or "")
     return UNASSIGNED if worker is None else f"{worker.host}:{worker.process_id}"
 
 
 def host_of(workers: dict[str, WorkerView], subtask: SubtaskView) -> str:
-    """The host alone, which dashboards of Flink before 1.20 read."""
+    """Return just the host, which dashboards of Flink before 1.20 read."""
     worker = workers.get(subtask.worker_id or "")
     return UNASSIGNED if worker is None else worker.host
 
 
 def subtask_details(view: JobView, workers: dict[str, WorkerView], subtask: SubtaskView) -> SubtaskDetails:
-    """A subtask in its current attempt."""
+    """Return the current attempt of a subtask."""
     start, end = subtask_start(view, subtask), subtask_end(view, subtask)
     return SubtaskDetails(
         subtask=subtask.subtask,
@@ -134,7 +134,7 @@ def subtask_details(view: JobView, workers: dict[str, WorkerView], subtask: Subt
 
 
 def vertex_details(view: JobView, vertex: VertexView) -> VertexDetails:
-    """A vertex with all its subtasks."""
+    """Return a vertex with all its subtasks."""
     workers = workers_of(view)
     return VertexDetails(
         vertex.vertex_id,
@@ -148,7 +148,7 @@ def vertex_details(view: JobView, vertex: VertexView) -> VertexDetails:
 
 
 def vertex_times(view: JobView, vertex: VertexView) -> VertexTimes:
-    """When its subtasks came to each state."""
+    """Return when the subtasks of a vertex entered each state."""
     workers, subtasks = workers_of(view), []
     for subtask in vertex.subtasks:
         since = {state.name: at_ms for state, at_ms in since_of(view, subtask).items()}
@@ -161,7 +161,7 @@ def vertex_times(view: JobView, vertex: VertexView) -> VertexTimes:
 
 
 def vertex_taskmanagers(view: JobView, vertex: VertexView) -> VertexTaskManagers:
-    """Its subtasks by worker."""
+    """Return the subtasks of a vertex by worker."""
     workers, by_worker = workers_of(view), dict[str, list[SubtaskView]]()
     for subtask in vertex.subtasks:
         by_worker.setdefault(subtask.worker_id or "", []).append(subtask)

@@ -1,7 +1,7 @@
 """Workers as Flink's task managers: one slot each, and the memory of a Python process.
 
-A job in steps has no workers of its own: its tasks are Spark's. Where none has workers, the list holds the driver, in
-which such a job is steered and, run locally, does all its work.
+A job that runs in steps has no workers of its own, because its tasks are Spark's. If no job has workers, the list
+contains the driver, which controls such a job and, in local mode, does all its work.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from penstock.operations.metrics.channels import NO_CHANNELS, ChannelMemory
 from penstock.operations.metrics.listing import DRIVER_ID
 
 _MEGABYTE: Final = 1 << 20
-#: Ids that only their job tells apart: workers of a local job.
+#: Ids of local workers, which are unique only within their job.
 _COUNTED: Final = re.compile(r"worker-\d+")
 
 
 class Resource(msgspec.Struct, frozen=True, rename="camel"):
-    """What a slot has: cores, and memory in megabytes."""
+    """The resources of a slot: cores, and memory in megabytes."""
 
     cpu_cores: float
     task_heap_memory: int
@@ -39,7 +39,7 @@ class Resource(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Hardware(msgspec.Struct, frozen=True, rename="camel"):
-    """What the machine has, in bytes."""
+    """The resources of the machine; memory in bytes."""
 
     cpu_cores: int
     physical_memory: int
@@ -48,7 +48,7 @@ class Hardware(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class MemoryConfiguration(msgspec.Struct, frozen=True, rename="camel"):
-    """How Flink would divide the memory of the process, in bytes; 0 for parts that Python does not have."""
+    """How Flink would divide the process's memory, in bytes; 0 for parts that Python does not have."""
 
     task_heap: int
     managed_memory: int
@@ -63,7 +63,7 @@ class MemoryConfiguration(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class GarbageCollector(msgspec.Struct, frozen=True):
-    """Collections and the time (ms) that they took."""
+    """The number of collections, and the time (ms) that they took."""
 
     name: str
     count: int
@@ -71,7 +71,7 @@ class GarbageCollector(msgspec.Struct, frozen=True):
 
 
 class ProcessMetrics(msgspec.Struct, frozen=True, rename="camel"):
-    """What the process uses, under the names of a JVM: the heap is the resident memory; 0 for what Python lacks."""
+    """The process's memory under JVM names: the heap is the resident memory; 0 for parts that Python lacks."""
 
     heap_used: int
     heap_committed: int
@@ -95,7 +95,7 @@ class ProcessMetrics(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class AllocatedSlot(msgspec.Struct, frozen=True, rename="camel"):
-    """The slot of a worker that a job has."""
+    """A worker's slot that a job occupies."""
 
     job_id: str
     resource: Resource
@@ -105,7 +105,8 @@ class AllocatedSlot(msgspec.Struct, frozen=True, rename="camel"):
 class TaskManager(msgspec.Struct, frozen=True, rename="camel"):
     """A worker in the list.
 
-    Flink lacks `job-id` and `job-name`, which name its job, and `spark-ui`, where Spark's own pages are, if it has any.
+    Flink lacks `job-id` and `job-name`, which identify the worker's job, and `spark-ui`, the URL of Spark's web UI, if
+    there is one.
     """
 
     id: str
@@ -127,7 +128,7 @@ class TaskManager(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class TaskManagerDetails(TaskManager, frozen=True, rename="camel", kw_only=True):
-    """A worker on its page; its `spark-ui` is the page of the worker's Spark job."""
+    """The details of a worker; `spark-ui` is the page of the worker's Spark job."""
 
     allocated_slots: list[AllocatedSlot]
     metrics: ProcessMetrics
@@ -141,7 +142,7 @@ class TaskManagers(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class KnownWorker:
-    """A worker, the job that it works for, and how many of its subtasks are there."""
+    """A worker, its job, and the number of subtasks that it runs."""
 
     id: str
     worker: WorkerView
@@ -150,12 +151,12 @@ class KnownWorker:
 
 
 def taskmanager_id(job_id: str, worker_id: str) -> str:
-    """A worker's id among those of all jobs of this process."""
+    """Return an id of a worker that is unique among all jobs of this process."""
     return f"{worker_id}-{job_id[:8]}" if _COUNTED.fullmatch(worker_id) else worker_id
 
 
 def known_workers(views: Iterable[JobView]) -> list[KnownWorker]:
-    """The workers of all jobs that have not ended."""
+    """Return the workers of all jobs that have not ended."""
     found = []
     for view in views:
         if view.status.is_terminal_state():
@@ -175,7 +176,7 @@ def known_workers(views: Iterable[JobView]) -> list[KnownWorker]:
 def task_manager(
     known: KnownWorker, spark_ui: str | None = None, channels: ChannelMemory = NO_CHANNELS
 ) -> TaskManagerDetails:
-    """A worker with all that is known of it, where Spark shows it, and its buffers."""
+    """Return the details of a worker, with Spark's URL for it and its channel buffers."""
     worker, view = known.worker, known.view
     process = worker.process or ProcessFigures()
     configuration = Configuration.from_dict(dict(view.configuration))
@@ -223,7 +224,7 @@ def _process_metrics(process: ProcessFigures, limit: int, channels: ChannelMemor
 
 
 def driver(now_ms: int) -> TaskManagerDetails:
-    """This process, in the place of workers."""
+    """Describe this process in place of workers."""
     pages, page_bytes = os.sysconf("SC_PHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
     process = ProcessFigures(cores=os.cpu_count() or 0, physical_bytes=pages * page_bytes)
     limit = process.physical_bytes
@@ -247,6 +248,6 @@ def driver(now_ms: int) -> TaskManagerDetails:
 
 
 def in_list(details: TaskManagerDetails) -> TaskManager:
-    """A worker without what only its page shows."""
+    """Return a worker as the list shows it, without its details."""
     names = (field.name for field in msgspec.structs.fields(TaskManager))
     return TaskManager(**{name: getattr(details, name) for name in names})

@@ -1,1 +1,1 @@
-"""A catalog in files of a directory: see `catalog`."""
+"""A catalog stored in files of a directory: see `catalog`."""

@@ -1,7 +1,7 @@
-"""`FileCatalog`: databases, tables, views and functions in files of a directory, for several programs at a time.
+"""`FileCatalog`: databases, tables, views and functions in files of a directory, shared by several programs.
 
-Each lookup reads the file, so a change by one program is seen by all others at once. Of two that alter a table at the
-same time the later one counts.
+Each lookup reads the file, so all programs see a change by one of them at once. If two programs alter a table at the
+same time, the later change wins.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from penstock.table.data.errors import ValidationError
 P = ParamSpec("P")
 R = TypeVar("R")
 
-#: what the option `type` says
+#: the value of the option `type`
 TYPE: Final = "file"
 _OPTIONS: Final = ("type", "path", "default-database")
 
 
 def _locked(method: Callable[P, R]) -> Callable[P, R]:
-    """A method that changes something, while nobody else does."""
+    """Wrap a modifying method so that it holds the lock of the directory."""
 
     @functools.wraps(method)
     def locked(*args: P.args, **more: P.kwargs) -> R:
@@ -45,12 +45,12 @@ def _locked(method: Callable[P, R]) -> Callable[P, R]:
 
 
 class FileCatalog(Catalog):
-    """See the module's text.
+    """A catalog in files; see the module docstring.
 
     Args:
-        name: of the catalog.
-        path: a directory of a local file system, which is made where it is not there.
-        default_database: is made, too.
+        name: the name of the catalog.
+        path: a directory of a local file system, created if it does not exist.
+        default_database: the default database, created if it does not exist.
     """
 
     def __init__(self, name: str, path: str | os.PathLike[str], default_database: str = "default") -> None:
@@ -75,11 +75,11 @@ class FileCatalog(Catalog):
 
 
 def file_catalog(name: str, options: dict[str, str]) -> FileCatalog:
-    """A catalog by the options of CREATE CATALOG.
+    """Return a catalog from the options of CREATE CATALOG.
 
     Raises:
-        ValidationError: for options that it does not take, or without `path`.
-        UnsupportedError: for a path that is not of a local file system.
+        ValidationError: for unknown options, or without `path`.
+        UnsupportedError: for a path that is not in a local file system.
     """
     unknown = sorted(options.keys() - set(_OPTIONS))
     if unknown:

@@ -1,4 +1,4 @@
-"""What catalogs hold as JSON, and back. Types and expressions are texts in SQL."""
+"""Converts catalog objects to JSON and back. Types and expressions are stored as SQL text."""
 
 from __future__ import annotations
 
@@ -13,34 +13,34 @@ from penstock.table.data.errors import ValidationError
 from penstock.table.sql import sql_of
 from penstock.table.sql.statements import Distribution
 
-#: what changes when a release writes other documents
+#: increased when a release changes the document format
 VERSION: Final = 1
 
 
 def database_document(database: CatalogDatabase) -> str:
-    """A database."""
+    """Return a database as JSON."""
     return _text({"properties": dict(database.properties), "comment": database.comment})
 
 
 def database_of(text: str) -> CatalogDatabase:
-    """The database of a document."""
+    """Return the database in a document."""
     found = _content(text)
     return CatalogDatabase(found["properties"], found["comment"])
 
 
 def function_document(function: CatalogFunction) -> str:
-    """A function of the program."""
+    """Return a user-defined function as JSON."""
     return _text({"target": function.target, "language": function.language})
 
 
 def function_of(text: str) -> CatalogFunction:
-    """The function of a document."""
+    """Return the function in a document."""
     found = _content(text)
     return CatalogFunction(found["target"], found["language"])
 
 
 def table_document(table: CatalogBaseTable) -> str:
-    """A table or view. Raises `ValidationError` for what has no text, such as a view that the Table API made."""
+    """Return a table or view as JSON. Raises `ValidationError` if it has no SQL text, such as a Table API view."""
     if isinstance(table, InlineView):
         raise ValidationError(
             "a view that the Table API made has no text, so no file can hold it: make it temporary, or with CREATE VIEW"
@@ -66,7 +66,7 @@ def table_document(table: CatalogBaseTable) -> str:
 
 
 def _check(table: CatalogBaseTable, text: str) -> None:
-    """Raise `ValidationError` where a file would give another table than was stored."""
+    """Raise `ValidationError` if the document does not read back with the same columns."""
     try:
         found = table_of(text)
         is_same = _text_of_columns(found) == _text_of_columns(table)
@@ -81,7 +81,7 @@ def _text_of_columns(table: CatalogBaseTable) -> list[dict[str, Any]]:
 
 
 def table_of(text: str) -> CatalogBaseTable:
-    """The table or view of a document."""
+    """Return the table or view in a document."""
     found = _content(text)
     columns = tuple(_column_of(one) for one in found["columns"])
     marks = tuple(UnresolvedWatermark(one["column"], expression_of(one["as"])) for one in found["watermarks"])

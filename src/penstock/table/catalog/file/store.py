@@ -1,11 +1,11 @@
-"""Documents in files: one each, written whole or not at all, by several processes.
+"""Documents in files: one file each, written atomically, shared by several processes.
 
     <directory>/<database>/database.json
     <directory>/<database>/tables/<name>.json
     <directory>/<database>/functions/<name>.json
 
-A file is written under a hidden name and then renamed, so who reads sees the document before or the one after. Whoever
-changes something holds a lock on the directory, so that what is looked up before a change is still so when it is made.
+A file is written under a hidden name and then renamed, so readers see either the old or the new document. Writers hold
+a lock on the directory, so anything they look up before a change still holds when they make it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _DATABASE: Final = "database.json"
 
 
 class Directory:
-    """The directory of a catalog. It is made where it is not there."""
+    """The directory of a catalog; created if missing."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -43,7 +43,7 @@ class Directory:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Nobody else changes anything meanwhile. May be entered again by who is inside."""
+        """Hold an exclusive lock on the directory. The lock is reentrant."""
         with self._mutex:
             if self._depth:
                 yield
@@ -58,12 +58,12 @@ class Directory:
 
 
 def _name(text: str) -> str:
-    """A name as that of a file: no separators, and not hidden."""
+    """Return a name as a file name, without separators and not hidden."""
     return quote(text, safe=" ").replace(".", "%2E")
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write a file that is there whole or not at all, and durably."""
+    """Write a file atomically and durably."""
     handle, partial = tempfile.mkstemp(prefix=".", dir=path.parent)
     try:
         with open(handle, "w", encoding="utf-8") as file:
@@ -78,7 +78,7 @@ def write_whole(path: Path, text: str) -> None:
 
 
 def _sync(directory: Path) -> None:
-    """Let the names in a directory reach the disk."""
+    """Flush the entries of a directory to disk."""
     handle = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -114,7 +114,7 @@ class Databases(MutableMapping[str, CatalogDatabase]):
         path = self._path(name)
         if not (path / _DATABASE).exists():
             raise KeyError(name)
-        # Without its own document it is no database any more, whatever is left if this process ends here.
+        # Without its document the directory is not a database, even if this process dies before removing the rest.
         (path / _DATABASE).unlink()
         shutil.rmtree(path)
         _sync(self._directory.path)
@@ -135,11 +135,11 @@ class Objects(MutableMapping[ObjectPath, T], Generic[T]):
     """The tables or functions of all databases, each a file.
 
     Args:
-        directory: of the catalog.
-        databases: those that there are.
-        folder: what the directory of these objects is called in that of a database.
-        write: gives the document of an object, and
-        parse: the object of a document.
+        directory: the catalog's directory.
+        databases: the existing databases.
+        folder: the name of the subdirectory for these objects in a database's directory.
+        write: converts an object to its document.
+        parse: converts a document to its object.
     """
 
     def __init__(

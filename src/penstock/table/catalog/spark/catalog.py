@@ -1,7 +1,7 @@
-"""`SparkCatalog`: the databases, tables and views that Spark knows. They are read by the connector `spark`, in batch.
+"""`SparkCatalog`: Spark's databases, tables and views. The connector `spark` reads them in batch mode.
 
-Nothing is kept here: each call asks the session. Tables are made in Spark; they can be renamed, dropped, commented and
-given more columns here.
+Nothing is cached: each call queries the session. Tables are created in Spark; here they can be renamed, dropped,
+commented and given more columns.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ from penstock.table.data.arrow_types import logical_type
 from penstock.table.data.errors import ValidationError
 from penstock.table.data.logical_types import quoted
 
-#: what the option `type` says
+#: the value of the option `type`
 TYPE: Final = "spark"
 _OPTIONS: Final = ("type", "catalog", "default-database")
 
 
 class _Relation(NamedTuple):
-    """A table or view. `is_temporary`: a view of the session, which has no database."""
+    """A table or view. `is_temporary`: whether it is a view of the session, which has no database."""
 
     name: str
     is_temporary: bool
 
 
 class SparkCatalog(Catalog):
-    """See the module's text.
+    """See the module docstring.
 
     Args:
-        name: of the catalog.
-        session: gives Spark's session.
+        name: the catalog's name.
+        session: returns the Spark session.
         spark_name: the name of the catalog in Spark.
-        default_database: None for the current one of the session.
+        default_database: None for the session's current one.
     """
 
     def __init__(
@@ -130,7 +130,7 @@ class SparkCatalog(Catalog):
         return found
 
     def list_tables(self, database_name: str) -> list[str]:
-        """See `Catalog`. Temporary views of Spark's session are in all databases."""
+        """See `Catalog`. Temporary views of the Spark session appear in all databases."""
         self._check_database(database_name)
         return sorted({one.name for one in self._relations(database_name)})
 
@@ -144,10 +144,10 @@ class SparkCatalog(Catalog):
         return self._find(table_path) is not None
 
     def get_table(self, table_path: ObjectPath) -> CatalogBaseTable:
-        """A table or view, as a table of the connector `spark`.
+        """Return a table or view as a table of the connector `spark`.
 
         Raises:
-            UnsupportedError: for a column of a type that no table here has.
+            UnsupportedError: if a column's type has no equivalent here.
         """
         found = self._found(table_path)
         name = quoted(found.name) if found.is_temporary else self._where(table_path.database_name, found.name)
@@ -160,7 +160,7 @@ class SparkCatalog(Catalog):
         return CatalogBaseTable(Schema(columns), {"connector": "spark", "table": name})
 
     def create_table(self, table_path: ObjectPath, table: CatalogBaseTable, ignore_if_exists: bool = False) -> None:
-        """Spark makes its tables: raises `UnsupportedError`, unless the table is there and that is fine."""
+        """Raise `UnsupportedError`, unless the table exists and `ignore_if_exists` is set: Spark creates tables."""
         if ignore_if_exists and self.table_exists(table_path):
             return
         raise UnsupportedError(
@@ -190,7 +190,7 @@ class SparkCatalog(Catalog):
     def alter_table(
         self, table_path: ObjectPath, new_table: CatalogBaseTable, ignore_if_not_exists: bool = False
     ) -> None:
-        """Give a table more columns behind its others, or another comment. Raises `UnsupportedError` for all else."""
+        """Append columns to a table, or change its comment. Raises `UnsupportedError` for any other change."""
         if self._find(table_path) is None and ignore_if_not_exists:
             return
         before = self.get_table(table_path)
@@ -211,7 +211,7 @@ class SparkCatalog(Catalog):
             self._rows(f"COMMENT ON TABLE {name} IS {text_literal(new_table.comment)}")
 
     def _kind_and_name(self, path: ObjectPath) -> tuple[str, str]:
-        """TABLE or VIEW, and the name in Spark."""
+        """Return TABLE or VIEW, and the name in Spark."""
         found = self._found(path)
         if found.is_temporary:
             return "VIEW", quoted(found.name)
@@ -223,14 +223,14 @@ class SparkCatalog(Catalog):
     def create_function(
         self, function_path: ObjectPath, function: CatalogFunction, ignore_if_exists: bool = False
     ) -> None:
-        """Spark holds no functions of Python: raises `UnsupportedError`."""
+        """Raise `UnsupportedError`: Spark stores no Python functions."""
         raise UnsupportedError(
             f"function {function_path} cannot be made in catalog {self.name}, which is Spark's: make it TEMPORARY, or "
             "in a catalog of type 'file'"
         )
 
     def list_functions(self, database_name: str) -> list[str]:
-        """There are none that run here."""
+        """Return an empty list: Spark's functions cannot run here."""
         self._check_database(database_name)
         return []
 
@@ -248,11 +248,11 @@ def _properties(word: str, properties: Any) -> str:
 
 
 def spark_catalog(settings: Callable[[], Mapping[str, str]], name: str, options: dict[str, str]) -> SparkCatalog:
-    """A catalog by the options of CREATE CATALOG, over the session of the program, or one that is started.
+    """Create a catalog from the options of CREATE CATALOG, over the program's Spark session or a new one.
 
-    `settings`: those of the program, of which those under `spark.` go to a session that is started.
+    `settings`: the program's settings; those under `spark.` are passed to a new session.
 
-    Raises `ValidationError` for options that it does not take.
+    Raises `ValidationError` for unsupported options.
     """
     unknown = sorted(options.keys() - set(_OPTIONS))
     if unknown:

@@ -1,4 +1,4 @@
-"""All connectors that there are."""
+"""All available connectors."""
 
 from penstock.table.connectors.built_in.connectors import built_in
 

@@ -1,4 +1,4 @@
-"""The connectors that there are: those that come with Penstock, and those of packages that are installed."""
+"""The available connectors: built into Penstock, or provided by installed packages."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from penstock.table.connectors.print import PrintConnector
 from penstock.table.connectors.socket.connector import SocketConnector
 from penstock.table.connectors.spark import SparkConnector
 
-#: the entry points by which a package brings connectors: each is a class of `TableConnector`
+#: the entry point group where packages register connectors; each entry is a subclass of `TableConnector`
 ENTRY_POINTS: Final = "penstock.table.connectors"
 
 
 def built_in() -> Connectors:
-    """All of them. A connector of a package takes the place of one of the same name."""
+    """Return all connectors. A package's connector replaces a built-in one of the same name."""
     formats = built_in_formats()
     return Connectors(
         BlackholeConnector(),

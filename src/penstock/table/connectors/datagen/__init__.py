@@ -1,1 +1,1 @@
-"""`datagen`: rows by chance, or in sequence."""
+"""`datagen`: random or sequential rows."""

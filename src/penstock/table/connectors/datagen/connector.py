@@ -1,6 +1,6 @@
-"""`datagen`: a table whose rows are made, by chance or in sequence, with the options of Flink's connector of this name.
+"""`datagen`: a table of generated rows, random or sequential, with the options of Flink's connector of this name.
 
-The same table has the same rows in every run, but for days and times, which follow the clock.
+A table has the same rows in every run, except for dates and times, which follow the clock.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _FIELDS: Final = "fields."
 
 @dataclass(frozen=True, slots=True)
 class DatagenScan(TableScan, ProjectionPushDown, LimitPushDown, WatermarkPushDown):
-    """Makes only the columns that are wanted. `count`: how many rows there are."""
+    """Generates only the columns that are read. `count`: the number of rows."""
 
     fields: tuple[tuple[str, DataType], ...]
     options: tuple[tuple[str, str], ...]
@@ -69,13 +69,13 @@ class DatagenScan(TableScan, ProjectionPushDown, LimitPushDown, WatermarkPushDow
 
 
 class DatagenConnector(TableConnector):
-    """See the module's text."""
+    """See the module docstring."""
 
     name = "datagen"
     optional_options = (ROWS_PER_SECOND, NUMBER_OF_ROWS)
 
     def more_options(self, options: TableOptions, columns: Sequence[str]) -> Iterable[str]:
-        """Those of fields; parts of a field have a name between its name and the option."""
+        """Return the options of fields. For a nested field, its name comes between the column name and the option."""
         known = {one.key() for one in FIELD_OPTIONS}
         of_fields = [key for key in options if key.startswith(_FIELDS)]
         starts = tuple(f"{_FIELDS}{name}." for name in columns)
@@ -83,7 +83,7 @@ class DatagenConnector(TableConnector):
         return [*shown, *(key for key in of_fields if key.startswith(starts) and key.rpartition(".")[2] in known)]
 
     def scan(self, scan: Scan, options: TableOptions) -> TableScan:
-        """Raises `ValidationError` for options that a field does not have."""
+        """Return the scan. Raises `ValidationError` for options that a field does not have."""
         count, rate = options.read(NUMBER_OF_ROWS), options.read(ROWS_PER_SECOND)
         if rate < 1:
             raise options.wrong(ROWS_PER_SECOND.key(), f"it must be above 0, not {rate}")

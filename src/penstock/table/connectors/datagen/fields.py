@@ -1,4 +1,4 @@
-"""What the options of one field say: `fields.<name>.kind`, `.min` and so on."""
+"""The options of one field: `fields.<name>.kind`, `.min` and so on."""
 
 from __future__ import annotations
 
@@ -52,21 +52,21 @@ FIELD_OPTIONS: Final[tuple[ConfigOption[Any], ...]] = (
 
 @dataclass(frozen=True, slots=True)
 class FieldOptions:
-    """The options of a field, and its name as the options have it: `name`, or `name.part` inside of others."""
+    """The options of a field, and its name in option keys: `name`, or `name.part` for a nested field."""
 
     path: str
     options: TableOptions
 
     def part(self, name: str) -> FieldOptions:
-        """Those of a part of it."""
+        """Return the options of a nested field."""
         return FieldOptions(f"{self.path}.{name}", self.options.below(f"{name}."))
 
     def refuse(self, *given: ConfigOption[Any], reason: str) -> None:
-        """Raise `ValidationError` where one of these is set."""
+        """Raise `ValidationError` if one of these options is set."""
         for option in given:
             if option.key() in self.options:
                 raise self.wrong(option, reason)
 
     def wrong(self, option: ConfigOption[Any], reason: str) -> ValidationError:
-        """The error for an option that does not do."""
+        """Return the error for an invalid option."""
         return self.options.wrong(option.key(), reason)

@@ -1,4 +1,4 @@
-"""Which values a field gets, by its type and its options."""
+"""The values generated for a field, by its type and options."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ _TEXT_LENGTH: Final = 100
 _COLLECTION_LENGTH: Final = 3
 _FLOAT_MAX: Final = float(np.finfo(np.float32).max)
 _DOUBLE_MAX: Final = float(np.finfo(np.float64).max)
-#: the longest intervals that are made: 10,000 years
+#: the longest intervals that are generated: 10,000 years
 _MONTHS_MAX: Final = 120_000
 _INTERVAL_MS_MAX: Final = 10_000 * 365 * 86_400_000
 _SIZED: Final = (types.CharType, types.VarCharType, types.BinaryType, types.VarBinaryType)
 
 
 def generator(field: FieldOptions, kind: DataType) -> Make:
-    """What makes the values of a field. Raises `ValidationError` for options that its type does not have."""
+    """Return the generator of a field's values. Raises `ValidationError` for options that its type does not have."""
     if field.options.read(KIND) == "sequence":
         return _sequence(field, kind)
     field.refuse(START, END, reason="only a field of kind 'sequence' has it")
@@ -57,7 +57,7 @@ def generator(field: FieldOptions, kind: DataType) -> Make:
 
 
 def sequence_rows(field: FieldOptions) -> int:
-    """How many values a field of kind 'sequence' has."""
+    """Return the number of values in a field of kind 'sequence'."""
     start, end = field.options.required(START), field.options.required(END)
     if end < start:
         raise field.wrong(END, f"it is below 'start': {end} < {start}")
@@ -65,7 +65,7 @@ def sequence_rows(field: FieldOptions) -> int:
 
 
 def _check(field: FieldOptions, kind: DataType) -> None:
-    """Refuse options that say nothing for the type."""
+    """Reject options that do not apply to the type."""
     if not isinstance(kind, types.NumericType | types.YearMonthIntervalType | types.DayTimeIntervalType):
         field.refuse(MIN, MAX, reason=f"a field of type {kind} has none")
     if not isinstance(kind, types.TimestampType | types.LocalZonedTimestampType):
@@ -108,7 +108,7 @@ def _random(field: FieldOptions, kind: DataType) -> Make:
 
 
 def _length(field: FieldOptions, kind: Any) -> int:
-    """As the option says, but not longer than the type allows. A CHAR has the length of its type."""
+    """Return the length set by the option, which must not exceed the type's. A CHAR has the length of its type."""
     given = field.options.read(LENGTH)
     is_fixed = isinstance(kind, types.CharType | types.BinaryType)
     if is_fixed and given is not None:
@@ -152,7 +152,7 @@ def _entries(field: FieldOptions, kind: DataType, keys: Make, items: Make) -> Ma
         inner = rows.elements(count)
         offsets = _offsets(len(rows), count)
         found = map_array(offsets, keys(inner), items(inner), arrow_type(kind))
-        # A key that was drawn twice is there once.
+        # A key drawn twice occurs once in the map.
         unique = []
         for pairs in values_of(found, kind):
             names = canonical_values([key for key, _ in pairs], key_type_of(found.type))
@@ -190,7 +190,7 @@ def _sequence(field: FieldOptions, kind: DataType) -> Make:
 
 
 class Columns:
-    """Makes the columns of rows of these types, named c0, c1 and on."""
+    """Generates the columns of rows of these types, named c0, c1 and so on."""
 
     def __init__(self, fields: Sequence[FieldOptions], kinds: Sequence[DataType]) -> None:
         self._fields = list(fields)
@@ -199,13 +199,13 @@ class Columns:
         self.makers()
 
     def makers(self) -> list[Make]:
-        """What makes each column."""
+        """Return the generator of each column."""
         if self._makers is None:
             self._makers = [generator(*pair) for pair in zip(self._fields, self._kinds, strict=True)]
         return self._makers
 
     def __call__(self, numbers: Any, times: Any) -> pa.RecordBatch:
-        """The columns of rows."""
+        """Return the columns of these rows."""
         rows = Rows(numbers, times)
         arrays = [make(rows) for make in self.makers()]
         return pa.RecordBatch.from_arrays(arrays, [f"c{place}" for place in range(len(arrays))])

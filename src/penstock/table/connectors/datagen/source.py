@@ -1,4 +1,4 @@
-"""A source of columns that a function makes of the numbers of rows (G8: a position is a number)."""
+"""A source of columns that a function generates from row numbers (G8: a position is a number)."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from penstock.core.connector import (
 )
 from penstock.table.connectors.chance import Integers
 
-#: makes columns named c0, c1 and on of the numbers of rows, and of the times (ms since 1970) at which they are due
+#: builds columns named c0, c1 and so on from row numbers and the times (ms since 1970) at which the rows are due
 MakeColumns = Callable[[Integers, Integers], pa.RecordBatch]
 
 
 @dataclass(frozen=True, slots=True)
 class RowsSplit:
-    """The rows `position`, `position + step`, … below `stop` (None: for ever). `begun_ms`: when row 0 was due."""
+    """The rows `position`, `position + step`, … below `stop` (None: unbounded). `begun_ms`: when row 0 was due."""
 
     position: int
     step: int
@@ -39,21 +39,21 @@ class RowsSplit:
 
     @property
     def series(self) -> str:
-        """The name of the rows, wherever the position is."""
+        """The name of the series, regardless of the position."""
         return f"{self.position % self.step} of {self.step}"
 
 
 class GeneratedColumnsSource(Source[Any, RowsSplit]):
-    """Yields rows 0, 1, 2 and on, shared by all subtasks, at a rate. Subtasks with several series read them at once.
+    """Emits rows 0, 1, 2 and so on at a given total rate. A subtask with several series of rows reads them at once.
 
-    A row has a time: that of the first one, and then as the rate says. So rows that are made again after a restore are
-    the same rows.
+    A row's time is that of the first row plus its offset at this rate, so rows generated again after a restore are the
+    same.
 
     Args:
-        make: makes the columns.
-        count: how many rows; None for no end.
-        rows_per_second: the rate of all subtasks together.
-        now_ms: the time when a job begins.
+        make: generates the columns.
+        count: the number of rows; None if unbounded.
+        rows_per_second: the total rate of all subtasks.
+        now_ms: returns the time when a job begins.
     """
 
     def __init__(
@@ -76,14 +76,14 @@ class GeneratedColumnsSource(Source[Any, RowsSplit]):
     def create_enumerator(
         self, context: SplitEnumeratorContext[RowsSplit], restored: Any | None
     ) -> SplitEnumerator[RowsSplit]:
-        """Hands out one series of rows for each subtask."""
+        """Create an enumerator that assigns one series of rows to each subtask."""
         begun_ms = time.time_ns() // 1_000_000 if self._now_ms is None else self._now_ms()
         step = context.parallelism
         splits = [RowsSplit(one, step, self._count, begun_ms) for one in range(step)]
         return SeriesQueue(context, splits, restored, lambda split: split.position % split.step)
 
     def create_reader(self, context: SourceReaderContext) -> SourceReader[Any, RowsSplit]:
-        """A new reader."""
+        """Create a reader."""
         strategy = RateLimiterStrategy.per_second(self._rows_per_second)
         limiter = strategy.create_rate_limiter(context.parallelism, context.now_ms())
         assert limiter is not None

@@ -1,4 +1,4 @@
-"""Columns by chance, for each type."""
+"""Random columns for each type."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _HEXADECIMAL: Final = np.frombuffer(b"0123456789abcdef", np.uint8)
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """The rows that get values: their numbers, the times (ms) at which they are due."""
+    """The rows that get values: their numbers, and the times (ms) at which they are due."""
 
     numbers: Integers
     times: Integers
@@ -32,26 +32,26 @@ class Rows:
         return len(self.numbers)
 
     def chance(self, path: str) -> Chance:
-        """Draws for a field: those of different fields have nothing to do with each other."""
+        """Return the random draws for a field; they are independent of those for other fields."""
         return Chance(zlib.crc32(path.encode()), self.numbers)
 
     def elements(self, count: int) -> Rows:
-        """A row for each of `count` elements of each row."""
+        """Return a row for each of `count` elements of each row."""
         numbers = np.repeat(self.numbers, count) * count + np.tile(np.arange(count), len(self))
         return Rows(numbers, np.repeat(self.times, count))
 
 
-#: gives the values of a field for rows
+#: generates the values of a field for rows
 Make = Callable[[Rows], pa.Array]
 
 
 def truth_values(path: str) -> Make:
-    """True or false."""
+    """Generate booleans."""
     return lambda rows: pa.array(rows.chance(path).below(2, 0) == 1)
 
 
 def whole_numbers(field: FieldOptions, kind: DataType, least: int, greatest: int) -> Make:
-    """Numbers from `min` to `max`, both included; by default from `least` to `greatest`, which the type allows."""
+    """Generate integers from `min` to `max`, both inclusive, by default from `least` to `greatest`."""
     low, high = (int(one) for one in _bounds(field, Decimal(least), Decimal(greatest)))
     wanted = arrow_type(kind)
     plain = pa.int32() if wanted == pa.int32() else pa.int64()
@@ -59,7 +59,7 @@ def whole_numbers(field: FieldOptions, kind: DataType, least: int, greatest: int
     def make(rows: Rows) -> pa.Array:
         bits = rows.chance(field.path).bits(0)
         size = high - low + 1
-        # The whole range of 64 bits has one number more than 64 bits can count.
+        # The full 64-bit range has 2**64 numbers, one more than 64 bits can represent.
         drawn = bits if size == 1 << 64 else bits % np.uint64(size)
         found = pa.array((drawn + np.uint64(low % (1 << 64))).view(np.int64))
         return found.cast(plain).view(wanted) if pa.types.is_temporal(wanted) else found.cast(wanted)
@@ -68,7 +68,7 @@ def whole_numbers(field: FieldOptions, kind: DataType, least: int, greatest: int
 
 
 def fractions(field: FieldOptions, kind: DataType, greatest: float) -> Make:
-    """Numbers from `min` up to `max`."""
+    """Generate floats from `min` up to `max`."""
     low, high = (float(one) for one in _bounds(field, Decimal(-greatest), Decimal(greatest)))
 
     def make(rows: Rows) -> pa.Array:
@@ -80,7 +80,7 @@ def fractions(field: FieldOptions, kind: DataType, greatest: float) -> Make:
 
 
 def decimals(field: FieldOptions, kind: DecimalType) -> Make:
-    """Numbers from `min` to `max` with the digits of the type."""
+    """Generate decimals from `min` to `max` with the scale of the type."""
     unit = Decimal(1).scaleb(-kind.scale)
     greatest = Decimal(10**kind.precision - 1).scaleb(-kind.scale, _EXACT)
     low, high = _bounds(field, -greatest, greatest)
@@ -88,7 +88,7 @@ def decimals(field: FieldOptions, kind: DecimalType) -> Make:
 
     def make(rows: Rows) -> pa.Array:
         chance = rows.chance(field.path)
-        # Two draws make the digits of a long number.
+        # Two draws give enough digits for a long number.
         upper, lower = chance.bits(0).tolist(), chance.bits(1).tolist()
         drawn = [(one << 64 | other) % (last - first + 1) for one, other in zip(upper, lower, strict=True)]
         return pa.array([Decimal(first + one).scaleb(-kind.scale, _EXACT) for one in drawn], arrow_type(kind))
@@ -97,7 +97,7 @@ def decimals(field: FieldOptions, kind: DecimalType) -> Make:
 
 
 def texts(path: str, length: int, *, varies: bool) -> Make:
-    """Hexadecimal digits; with `varies` from one of them up to `length`."""
+    """Generate hexadecimal strings of `length` digits, or with `varies` of 1 up to `length`."""
 
     def make(rows: Rows) -> pa.Array:
         drawn = _bytes(rows, path, -(-length // 2))
@@ -110,12 +110,12 @@ def texts(path: str, length: int, *, varies: bool) -> Make:
 
 
 def binaries(path: str, length: int, *, varies: bool) -> Make:
-    """Bytes; with `varies` from one of them up to `length`."""
+    """Generate byte strings of `length` bytes, or with `varies` of 1 up to `length`."""
     return lambda rows: _cut(rows, path, _bytes(rows, path, length), pa.binary(), varies=varies)
 
 
 def _bytes(rows: Rows, path: str, count: int) -> Any:
-    """`count` bytes for each row."""
+    """Return `count` bytes for each row."""
     parts = max(-(-count // 8), 1)
     return rows.elements(parts).chance(path).bits(0).view(np.uint8).reshape(len(rows), parts * 8)[:, :count]
 
@@ -132,17 +132,17 @@ def _cut(rows: Rows, path: str, content: Any, kind: pa.DataType, *, varies: bool
 
 
 def days() -> Make:
-    """The day on which a row is due."""
+    """Generate the dates on which rows are due."""
     return lambda rows: pa.array((rows.times // 86_400_000).astype(np.int32)).view(pa.date32())
 
 
 def times_of_day(digits: int) -> Make:
-    """The time of the day at which a row is due."""
+    """Generate the times of day at which rows are due."""
     return lambda rows: pa.array((_cut_to(rows.times, digits) % 86_400_000).astype(np.int32)).view(pa.time32("ms"))
 
 
 def moments(path: str, kind: DataType, digits: int, max_past_ms: int) -> Make:
-    """When a row is due, or up to `max_past_ms` before that."""
+    """Generate the timestamps at which rows are due, or up to `max_past_ms` earlier."""
     wanted = arrow_type(kind)
     factor = NANOSECONDS["ms"] // NANOSECONDS[wanted.unit]
 
@@ -154,14 +154,14 @@ def moments(path: str, kind: DataType, digits: int, max_past_ms: int) -> Make:
 
 
 def _cut_to(times_ms: Integers, digits: int) -> Integers:
-    """Times without the digits of a second that a type has not."""
+    """Truncate times to the fractional second digits of a type."""
     unit = 10 ** max(3 - digits, 0)
     cut: Integers = times_ms // unit * unit
     return cut
 
 
 def with_nulls(path: str, rate: float, make: Make) -> Make:
-    """The same values, of which a part is NULL."""
+    """Replace a fraction of the values by NULL."""
 
     def made(rows: Rows) -> pa.Array:
         found = make(rows)

@@ -1,1 +1,1 @@
-"""`delta`: tables of Delta Lake, with the options of Flink's connector where it has them."""
+"""`delta`: Delta Lake tables, with the same options as Flink's connector where it has them."""

@@ -1,6 +1,6 @@
-"""`delta`: reads and writes tables of Delta Lake.
+"""`delta`: reads and writes Delta Lake tables.
 
-A sink writes each row exactly once, in one version of the table a checkpoint; with a primary key it merges changes.
+A sink writes each row exactly once, in one table version per checkpoint; with a primary key it merges changes.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from penstock.table.plan.row_schema import RowSchema
 
 
 class DeltaConnector(TableConnector):
-    """See the module's text."""
+    """See the module docstring."""
 
     name = "delta"
     required_options = (PATH,)
@@ -56,11 +56,11 @@ class DeltaConnector(TableConnector):
     takes_partitions = True
 
     def more_options(self, options: TableOptions, columns: Sequence[str]) -> Iterable[str]:
-        """Those of delta-rs's storage, and properties of tables."""
+        """Return the delta-rs storage options and the table properties."""
         return [key for key in options if key.startswith((STORAGE, PROPERTIES))]
 
     def scan(self, scan: Scan, options: TableOptions) -> TableScan:
-        """Raises `ValidationError` for options that do not fit together."""
+        """Return the scan. Raises `ValidationError` for conflicting options."""
         require_library()
         _stored(options.title, scan.schema)
         is_following = follows(options)
@@ -79,13 +79,13 @@ class DeltaConnector(TableConnector):
         return DeltaScan(scanned, tuple(scan.schema), tuple(scan.schema[place].name for place in scan.key))
 
     def lookup(self, scan: Scan, key: Sequence[int], options: TableOptions) -> TableLookup:
-        """Reads the table once, and holds its rows."""
+        """Return a lookup that reads the table once and caches its rows."""
         found = self.scan(scan, options)
         found.check()
         return held_lookup(found.reader(), scan, key)
 
     def writer(self, write: Write, options: TableOptions) -> TableWriter:
-        """Merges by the primary key where the table declares one."""
+        """Return a writer that merges by the primary key if the table declares one."""
         require_library()
         if write.overwrites:
             raise UnsupportedError(
@@ -117,7 +117,7 @@ class DeltaConnector(TableConnector):
 
 
 def _stored(title: str, schema: RowSchema) -> pa.Schema:
-    """The columns as Delta Lake has them. Raises `UnsupportedError` for a type that it does not have."""
+    """Return the columns with Delta Lake types. Raises `UnsupportedError` for a type that Delta Lake lacks."""
     try:
         return pa.schema([(one.name, stored_type(arrow_type(one.type), one.name)) for one in schema])
     except UnsupportedError as error:

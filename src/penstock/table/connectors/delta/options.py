@@ -1,4 +1,4 @@
-"""The options of the connector `delta`, under the names of Flink's connector where it has them."""
+"""The options of the connector `delta`, named as in Flink's connector where it has them."""
 
 from __future__ import annotations
 
@@ -84,26 +84,26 @@ OPTIONAL: Final[tuple[ConfigOption[Any], ...]] = (
     FILE_SIZE,
     COMPACTION,
 )
-#: options that begin so are delta-rs's, and
+#: the prefix of options for delta-rs's storage
 STORAGE: Final = "storage."
-#: those that begin so are properties of a table that is made
+#: the prefix of properties for a new table
 PROPERTIES: Final = "delta."
 _OF_BATCH: Final = (VERSION_AS_OF, TIMESTAMP_AS_OF)
 _OF_STREAMING: Final = (STARTING_VERSION, STARTING_TIMESTAMP, IGNORE_DELETES, IGNORE_CHANGES, CHANGE_FEED)
 
 
 def place_of(options: TableOptions) -> TablePlace:
-    """Where the table is."""
+    """Return the location of the table."""
     return TablePlace.of(options.required(PATH), dict(options.below(STORAGE)))
 
 
 def properties_of(options: TableOptions) -> dict[str, str]:
-    """The properties of a table that is made."""
+    """Return the properties for a new table."""
     return {f"{PROPERTIES}{key}": value for key, value in options.below(PROPERTIES).items()}
 
 
 def follows(options: TableOptions) -> bool:
-    """Whether new versions are read, too. Raises `ValidationError` for options that do not go with the mode."""
+    """Return whether new versions are followed. Raises `ValidationError` for options that conflict with the mode."""
     mode = options.read(MODE).lower()
     if mode not in (BATCH, STREAMING):
         raise options.wrong(MODE.key(), f"it is {BATCH} or {STREAMING}, not {mode}")
@@ -115,7 +115,7 @@ def follows(options: TableOptions) -> bool:
 
 
 def where_to_begin(options: TableOptions) -> Start:
-    """Where reading begins. Raises `ValidationError` where two options say so."""
+    """Return where reading begins. Raises `ValidationError` if both a version and a timestamp are set."""
     version = options.read(STARTING_VERSION) if options.read(VERSION_AS_OF) is None else options.read(VERSION_AS_OF)
     timestamp = options.read(STARTING_TIMESTAMP) or options.read(TIMESTAMP_AS_OF)
     if version is not None and timestamp is not None:

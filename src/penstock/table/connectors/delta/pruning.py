@@ -1,4 +1,4 @@
-"""Which files of a Delta table a query need not read, by what the log says of their columns."""
+"""Selects the files of a Delta table that a query may skip, by the column statistics in the log."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from penstock.codecs.exact_cast import exact_cast
 from penstock.connectors.delta import log
 from penstock.table.connectors.formats.parquet_statistics import Figures, StatisticsFilter, groups_of
 
-#: The log may keep milliseconds alone of points in time. How much a bound may be off, in the column's unit.
+#: The log may truncate timestamps to milliseconds. The largest possible error of a bound, in the column's unit.
 _CUT: Final = {"ms": 1, "us": 1_000, "ns": 1_000_000}
-#: Writers such as delta-rs put decimals into the log as doubles. Up to this many digits, a double is exact.
+#: Writers such as delta-rs log decimals as doubles, which are exact up to this many digits.
 _EXACT_DIGITS: Final = 15
 
 
 @dataclass(frozen=True, slots=True)
 class FilterPruning:
-    """Passes over files that have no row for which all filters are true (`FilePruning`)."""
+    """Skips files without a row that satisfies all filters (`FilePruning`)."""
 
     filters: tuple[StatisticsFilter, ...]
 
@@ -68,14 +68,14 @@ def _of_file(told: log.Figures, kind: pa.DataType) -> Figures:
 
 
 def _rounding(bound: Decimal) -> Decimal:
-    """How far the value may be from a bound that was a double once."""
+    """Return the largest possible error of a bound that was once a double."""
     return abs(bound).scaleb(-_EXACT_DIGITS)
 
 
 def _held(value: pa.Scalar, kind: pa.DataType) -> Any:
-    """A value as `StatisticsFilter` compares it; None for one of another type, of which nothing is known."""
+    """Return a value as `StatisticsFilter` compares it; None if it cannot be converted to the type."""
     if pa.types.is_timestamp(kind) and pa.types.is_timestamp(value.type):
-        # Whole numbers of Python: Arrow's nanoseconds cannot hold every point in time and would wrap around.
+        # Use Python integers: Arrow's nanoseconds cannot hold every timestamp and would wrap around.
         return value.value * NANOSECONDS[value.type.unit] // NANOSECONDS[kind.unit]
     try:
         found = exact_cast(pa.repeat(value, 1), kind)[0]

@@ -1,4 +1,4 @@
-"""A Delta table that is to be read, with its abilities."""
+"""The scan of a Delta table, with its abilities."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from penstock.table.typed.nodes import Typed
 
 @dataclass(frozen=True, slots=True)
 class DeltaScan(TableScan, ProjectionPushDown, FilterPushDown, LimitPushDown, WatermarkPushDown):
-    """Reads some columns, and passes over files and parts of files.
+    """Reads some columns, and skips files and parts of files.
 
     Attributes:
         scanned: the table, and where to begin.
-        columns: those that are wanted.
-        key: the names of the columns of the primary key.
-        filters: files are passed over that have no row for which all of them are true.
-        strategy: how watermarks are made, of each subtask: it reads one file after the other.
+        columns: the columns to read.
+        key: the names of the primary key columns.
+        filters: files without a row that satisfies all filters are skipped.
+        strategy: the watermark strategy of each subtask, which reads one file after another.
     """
 
     scanned: Scanned
@@ -69,7 +69,7 @@ class DeltaScan(TableScan, ProjectionPushDown, FilterPushDown, LimitPushDown, Wa
         return replace(self, columns=tuple(self.columns[place] for place in columns))
 
     def with_conditions(self, conditions: Sequence[Typed]) -> Filtered:
-        """See `FilterPushDown`. All conditions remain: figures only say that a file has no such row."""
+        """See `FilterPushDown`. All conditions remain: statistics only prove that a file has no matching row."""
         used = tuple(one for one in conditions if is_of_use(one))
         found = tuple(statistics_filter(one, RowSchema(self.columns)) for one in used)
         return Filtered(replace(self, filters=(*self.filters, *found)), tuple(conditions), used)

@@ -1,4 +1,4 @@
-"""Writes the rows of a query into a Delta table, or merges its changes by the primary key."""
+"""Writes rows of a query into a Delta table, or merges changes by primary key."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from penstock.table.data.values import columns_of_changes
 
 
 class TableDeltaSink(DeltaSink):
-    """Takes rows as (kind, held values), or columns in the order of the table's declaration."""
+    """Accepts rows as (kind, internal values), or columns in the order of the table's declaration."""
 
     def __init__(self, types: tuple[DataType, ...], *parts: Any, **settings: Any) -> None:
         super().__init__(*parts, by_place=True, **settings)

@@ -1,1 +1,1 @@
-"""`filesystem`: tables in files, whose rows are of some format, in directories by partition."""
+"""`filesystem`: tables stored in files of any format, in directories by partition."""

@@ -1,6 +1,6 @@
 """`filesystem`: reads and writes files, with the options of Flink's connector of this name.
 
-A sink writes each row exactly once: files are seen when the checkpoint that covers them is complete, or at the end.
+A sink writes each row exactly once: files become visible when the checkpoint that covers them completes, or at the end.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from penstock.table.plan.row_schema import RowSchema
 
 
 class FilesystemConnector(TableConnector):
-    """See the module's text. `formats`: those that the option `format` may name."""
+    """See the module docstring. `formats`: the possible values of the option `format`."""
 
     name = "filesystem"
     required_options = (PATH, FORMAT)
@@ -50,16 +50,16 @@ class FilesystemConnector(TableConnector):
         self._formats = formats
 
     def more_options(self, options: TableOptions, columns: Sequence[str]) -> Iterable[str]:
-        """Those of the format."""
+        """Return the options of the format."""
         refuse_unsupported(options)
         return self._formats.option_keys(options)
 
     def readable_metadata(self, options: TableOptions) -> Mapping[str, DataType]:
-        """What is known of files."""
+        """Return the metadata of files."""
         return METADATA
 
     def scan(self, scan: Scan, options: TableOptions) -> TableScan:
-        """Raises `ValidationError` where columns and format do not fit together."""
+        """Return the scan. Raises `ValidationError` if the columns do not fit the format."""
         found, of_format = self._formats.find(options)
         metadata = dict(scan.metadata)
         keys = scan.partition_keys
@@ -91,11 +91,11 @@ class FilesystemConnector(TableConnector):
         return made
 
     def lookup(self, scan: Scan, key: Sequence[int], options: TableOptions) -> TableLookup:
-        """Reads all files once, and holds their rows."""
+        """Return a lookup that reads all files once and caches their rows."""
         return held_lookup(self.scan(scan, options).reader(), scan, key)
 
     def writer(self, write: Write, options: TableOptions) -> TableWriter:
-        """Takes the changes that the format can tell of."""
+        """Return a writer that accepts the changes that the format can represent."""
         found, of_format = self._formats.find(options)
         if write.overwrites:
             raise UnsupportedError(

@@ -1,4 +1,4 @@
-"""Rows in columns of files, cut down to the fields that are read, for formats that find fields by their names."""
+"""Prunes row columns in files to the fields that are read, for formats that find fields by name."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _Path = tuple[int, ...]
 
 
 def with_fields_alone(stored: RowSchema, columns: Sequence[OutputColumn]) -> tuple[RowSchema, tuple[OutputColumn, ...]]:
-    """The columns of files with only those fields that are wanted, and the wanted ones by their new places."""
+    """Return the stored columns with only the required fields, and the output columns with matching paths."""
     paths: dict[str, list[_Path]] = {}
     for one in columns:
         if not one.is_partition and one.metadata is None:
@@ -31,7 +31,7 @@ def with_fields_alone(stored: RowSchema, columns: Sequence[OutputColumn]) -> tup
 
 
 def _cut(kind: DataType, paths: Sequence[_Path]) -> DataType:
-    """A type of rows with the fields of these paths alone; as it is where one of them is empty."""
+    """Return a row type with only the fields on these paths; it is unchanged if a path is empty."""
     if not all(paths):
         return kind
     assert isinstance(kind, RowType)
@@ -43,7 +43,7 @@ def _cut(kind: DataType, paths: Sequence[_Path]) -> DataType:
 
 
 def _place(path: _Path, paths: Sequence[_Path]) -> _Path:
-    """Where a path leads in the type that `_cut` makes."""
+    """Return the path to the same field in the type that `_cut` returns."""
     if not path or not all(paths):
         return path
     return (_firsts(paths).index(path[0]), *_place(path[1:], _below(path[0], paths)))

@@ -56,7 +56,7 @@ CHECK_INTERVAL: Final = (
 READ_OPTIONS: Final[tuple[ConfigOption[Any], ...]] = (INTERVAL, PATTERN)
 WRITE_OPTIONS: Final[tuple[ConfigOption[Any], ...]] = (FILE_SIZE, ROLLOVER, INACTIVITY, CHECK_INTERVAL)
 
-#: options of Flink's connector that are not built, and why
+#: unsupported options of Flink's connector, and why
 REFUSED: Final = (
     (
         re.compile(r"(sink\.partition-commit\..*|partition\.time-extractor\..*)"),
@@ -75,7 +75,7 @@ REFUSED: Final = (
 
 
 def refuse_unsupported(options: TableOptions) -> None:
-    """Raise `UnsupportedError` for options that are Flink's, but not built."""
+    """Raise `UnsupportedError` for options of Flink's connector that are not supported."""
     for key in options:
         for pattern, reason in REFUSED:
             if pattern.fullmatch(key):
@@ -85,7 +85,7 @@ def refuse_unsupported(options: TableOptions) -> None:
 
 
 def rolling_policy(options: TableOptions) -> RollingPolicy:
-    """When files end before the next checkpoint."""
+    """Return the policy that ends files before the next checkpoint."""
     found = []
     for option in (FILE_SIZE, ROLLOVER, INACTIVITY):
         value = options.read(option)

@@ -1,4 +1,4 @@
-"""Directories by partition, as Hive has them: `day=2020-12-30/hour=12`."""
+"""Hive-style partition directories: `day=2020-12-30/hour=12`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from penstock.table.functions.cast_to_text import text_kernel
 from penstock.table.functions.definition import Session
 from penstock.table.plan.row_schema import RowSchema
 
-#: the characters that are written as % and two digits in the name of a directory
+#: the characters that are percent-encoded in directory names
 _ESCAPED: Final = re.compile(r'[\x00-\x1f\x7f"#%\'*/:=?\\{\[\]^]')
 _TYPES: Final = (
     types.CharType,
@@ -36,12 +36,12 @@ _STRING: Final = types.VarCharType(types.LENGTH_MAX)
 
 
 def escaped(text: str) -> str:
-    """A name or value as it is in the name of a directory."""
+    """Return a name or value as encoded in a directory name."""
     return _ESCAPED.sub(lambda found: f"%{ord(found[0]):02X}", text)
 
 
 def check_types(title: str, schema: RowSchema, keys: Sequence[str]) -> None:
-    """Raise `UnsupportedError` for partition columns whose values are no names of directories."""
+    """Raise `UnsupportedError` for partition columns whose values cannot be directory names."""
     for column in schema:
         if column.name in keys and not isinstance(column.type, _TYPES):
             raise UnsupportedError(
@@ -50,12 +50,12 @@ def check_types(title: str, schema: RowSchema, keys: Sequence[str]) -> None:
 
 
 def directory_of(partition: Mapping[str, str | None], keys: Sequence[str], default_name: str) -> str:
-    """The directory of a partition, below the path of its table."""
+    """Return the directory of a partition, relative to the path of its table."""
     return "/".join(f"{escaped(key)}={escaped(partition[key] or default_name)}" for key in keys)
 
 
 def values_in(path: str, keys: Sequence[str], default_name: str) -> dict[str, str | None]:
-    """The values of a file's partition, by its path. Raises `FormatError` where it is in no partition."""
+    """Return the partition values in a file's path. Raises `FormatError` if the file is not in a partition."""
     found: dict[str, str | None] = {}
     for part in path.split("/")[:-1]:
         name, equals, value = part.partition("=")
@@ -69,7 +69,7 @@ def values_in(path: str, keys: Sequence[str], default_name: str) -> dict[str, st
 
 
 class PartitionTexts:
-    """Gives the directory of each row."""
+    """Computes the directory of each row."""
 
     def __init__(self, keys: Sequence[str], kinds: Sequence[DataType], default_name: str) -> None:
         self._keys = keys
@@ -79,7 +79,7 @@ class PartitionTexts:
         ]
 
     def directories(self, columns: Sequence[pa.Array]) -> pa.DictionaryArray:
-        """The directories of rows with these values of the partition columns: each once, and which a row has."""
+        """Return the directories, dictionary-encoded, of rows with these values of the partition columns."""
         parts = []
         for key, show, column in zip(self._keys, self._shows, columns, strict=True):
             texts = (column if show is None else show(column)).dictionary_encode()
@@ -91,7 +91,7 @@ class PartitionTexts:
 
 
 class PartitionValues:
-    """Gives the columns of partitions: one value for all rows of a file."""
+    """Computes partition columns: one value for all rows of a file."""
 
     def __init__(self, kinds: Mapping[str, DataType], default_name: str) -> None:
         self._kinds = dict(kinds)
@@ -101,7 +101,7 @@ class PartitionValues:
         }
 
     def of_file(self, path: str) -> dict[str, pa.Scalar]:
-        """The values of the partition columns of a file. Raises `FormatError` for a value that is none."""
+        """Return the values of a file's partition columns. Raises `FormatError` for an invalid value."""
         found = {}
         for name, text in values_in(path, list(self._kinds), self._default).items():
             values, bad = self._reads[name](pa.array([text], pa.string()))

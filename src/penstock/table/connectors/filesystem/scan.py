@@ -1,4 +1,4 @@
-"""A table of files that is to be read, with its abilities."""
+"""The scan of a table stored in files, with its abilities."""
 
 from __future__ import annotations
 
@@ -44,24 +44,24 @@ class FilesScan(
     PartitionPushDown,
     WatermarkPushDown,
 ):
-    """Reads some columns, or fields of them, and some partitions, leaves out parts of files, and stops early.
+    """Reads some columns, or fields of them, and some partitions, skips parts of files, and stops early.
 
     Attributes:
         title: the table.
-        path: where the files are.
-        format: reads them.
-        options: those of the format.
-        stored: the columns that are in files, in order.
-        columns: those that are wanted.
-        partition_keys: the columns by which there are directories.
+        path: the location of the files.
+        format: reads the files.
+        options: the options of the format.
+        stored: the columns stored in files, in order.
+        columns: the columns to read.
+        partition_keys: the columns that name directories.
         default_name: the name of the partition of NULL.
-        pattern: what the path of a file must match; None for any.
+        pattern: a regular expression that file paths must match; None for any.
         interval_ms: how often to look for new files; None to look once.
-        wanted: the partitions for which conditions of a query are true; None for all.
-        conditions: over the stored columns; the format may pass over rows for which they are not true.
-        only: the values of the partitions that are wanted, in the order of their columns; None for all.
-        limit: how many rows are enough; None for all.
-        strategy: how watermarks are made, of each subtask: it reads one part of a file after the other.
+        wanted: the partitions that satisfy the query's conditions; None for all.
+        conditions: over the stored columns; the format may skip rows that do not satisfy them.
+        only: the values of the partitions to read, in the order of the partition keys; None for all.
+        limit: the number of rows needed; None for all.
+        strategy: the watermark strategy of each subtask, which reads one part of a file after another.
         zone: the time zone of the session.
     """
 
@@ -88,7 +88,7 @@ class FilesScan(
         of_files = [one for one in self.columns if not one.is_partition and one.metadata is None]
         wanted = list(dict.fromkeys(names.index(one.name) for one in of_files))
         if not wanted and names:
-            wanted = [0]  # to know how many rows there are
+            wanted = [0]  # only to count rows
         options = TableOptions(self.title, dict(self.options), zone=self.zone)
         stored, columns = self.stored, self.columns
         if self.format.has_named_fields and any(one.path for one in of_files):
@@ -121,7 +121,7 @@ class FilesScan(
         return replace(self, columns=tuple(_leaf(self.columns[column], fields) for column, *fields in paths))
 
     def with_conditions(self, conditions: Sequence[Typed]) -> Filtered:
-        """See `FilterPushDown`. What is asked of partitions is done; formats may use of the rest what they can."""
+        """See `FilterPushDown`. Conditions on partitions are applied here; the format may use the others."""
         keys = {
             place: self.partition_keys.index(one.name) for place, one in enumerate(self.columns) if one.is_partition
         }
@@ -155,7 +155,7 @@ class FilesScan(
         return replace(self, strategy=strategy)
 
     def partitions(self) -> list[Partition] | None:
-        """See `PartitionPushDown`. Not known while files are watched for."""
+        """See `PartitionPushDown`. Unknown while new files are monitored."""
         if not self.partition_keys or self.interval_ms is not None:
             return None
         found: dict[str, Partition] = {}

@@ -1,4 +1,4 @@
-"""Writes the rows of a table into files, in a directory for each partition, each row exactly once."""
+"""Writes the rows of a table into files, each row exactly once, with a directory for each partition."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from penstock.table.plan.row_schema import RowSchema
 
 
 class TableFilesSink(FileSink[Any]):
-    """Takes rows as (kind, held values), or columns.
+    """Accepts rows as (kind, internal values), or columns.
 
     Args:
         path: the directory.
-        factory: writes the columns that are in files, under the names of the table.
+        factory: writes the columns stored in files, under their names in the table.
         schema: the columns of the table.
-        keys: the columns whose values name directories.
+        keys: the partition columns, whose values name directories.
         default_name: the name of the partition of NULL.
         rolling_policy: when a file ends before the next checkpoint.
     """
@@ -66,7 +66,7 @@ class TableFilesSink(FileSink[Any]):
 
 
 class TableFilesWriter(FileWriter):
-    """Writes columns; those of partitions are in the names of directories alone."""
+    """Writes columns. Partition columns appear only in directory names."""
 
     def __init__(self, *parts: Any, schema: RowSchema, keys: Sequence[str], default_name: str) -> None:
         super().__init__(*parts)
@@ -78,18 +78,18 @@ class TableFilesWriter(FileWriter):
         self._texts = PartitionTexts(keys, kinds, default_name) if keys else None
 
     def write_batch(self, values: list[Any], timestamps: list[int] | None) -> None:
-        """Writes rows, as columns."""
+        """Write rows as columns."""
         if not values:
             return
         columns, kinds = columns_of_changes(values, self._schema.names, self._schema.types)
         self._write_rows(columns, kinds if any(kinds) else None)
 
     def write_columns(self, data: ColumnData, rowtimes: Any) -> None:
-        """Writes columns, whatever their names are."""
+        """Write columns, whatever their names."""
         self._write_rows(data.columns, None)
 
     def write_changes(self, data: ColumnData, kinds: bytes, rowtimes: Any) -> None:
-        """Writes changes, whatever the names of their columns are."""
+        """Write changes, whatever the names of their columns."""
         self._write_rows(data.columns, kinds)
 
     def _write_rows(self, columns: pa.RecordBatch, kinds: bytes | None) -> None:

@@ -1,4 +1,4 @@
-"""Reads the files of a table: the columns of the format, and those that say where a row comes from."""
+"""Reads the files of a table: the format's columns, and metadata on the origin of each row."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from penstock.table.data.values import array_of
 
 FileFormat = StreamFormat[Any] | BulkFormat[Any]
 
-#: what is known of a row's file, as METADATA columns
+#: the metadata of a row's file that METADATA columns can read
 METADATA: Final[Mapping[str, DataType]] = {
     "file.path": types.VarCharType(types.LENGTH_MAX, False),
     "file.name": types.VarCharType(types.LENGTH_MAX, False),
@@ -47,9 +47,9 @@ METADATA: Final[Mapping[str, DataType]] = {
 
 @dataclass(frozen=True, slots=True)
 class OutputColumn:
-    """A column of the table: `name` of a column in files or of a partition, or `metadata`, a key of `METADATA`.
+    """A column of the table: `name` of a stored or partition column, or `metadata`, a key of `METADATA`.
 
-    `path`: which field of the rows in the column of files it is; empty for the column as it is.
+    `path`: the nested field of a stored row column; empty for the whole column.
     """
 
     name: str
@@ -60,17 +60,17 @@ class OutputColumn:
 
 
 class TableFilesSource(FileSource[Any]):
-    """Reads files as the columns of a table, named c0, c1 and on.
+    """Reads files as the columns of a table, named c0, c1 and so on.
 
     Args:
-        file_format: reads the columns that are in files.
-        columns: all columns that are wanted.
+        file_format: reads the columns stored in files.
+        columns: all columns to read.
         paths: files and directories.
-        pattern: what the whole path of a file must match; None for any.
+        pattern: a regular expression that the whole path of a file must match; None for any.
         default_name: the name of the partition of NULL.
         interval_ms: how often to look for new files; None to look once.
-        limit: how many rows a reader gives at most; None for all.
-        wanted: which partitions are wanted; None for all.
+        limit: the most rows that a reader returns; None for all.
+        wanted: the partitions to read; None for all.
     """
 
     def __init__(
@@ -114,9 +114,9 @@ class TableFilesSource(FileSource[Any]):
 
 
 class _Enumerator(FileEnumerator):
-    """Takes the files whose paths match a pattern. Files of partitions that nobody wants count as read in their turn.
+    """Selects the files whose paths match a pattern. Files of pruned partitions count as read in their turn.
 
-    So the state is that of an enumerator that hands out all, and is good for other wishes, too.
+    The state is therefore that of an enumerator that assigns all files, and stays valid for other partition filters.
     """
 
     def __init__(
@@ -147,7 +147,7 @@ class _Enumerator(FileEnumerator):
 
 
 class _Reader(FileSourceReader):
-    """Completes the columns of files."""
+    """Adds partition and metadata columns to the columns of files."""
 
     def __init__(
         self,
@@ -168,7 +168,7 @@ class _Reader(FileSourceReader):
         self._constants: dict[str, pa.Scalar] = {}
 
     def poll_next(self, max_records: int) -> Batch | InputStatus:
-        """The next rows, whole."""
+        """Return the next rows, with all columns."""
         if self._left == 0:
             self._pass_over()
         found = super().poll_next(max_records)
@@ -185,7 +185,7 @@ class _Reader(FileSourceReader):
         return rows
 
     def _pass_over(self) -> None:
-        """Leave out what is left of the splits at hand."""
+        """Skip the rest of the current splits."""
         self.close()
         self._block = None
         self._splits.clear()
@@ -203,7 +203,7 @@ class _Reader(FileSourceReader):
         return pa.RecordBatch.from_arrays(arrays, self._names)
 
     def _constants_in(self, path: str) -> dict[str, pa.Scalar]:
-        """The values that all rows of a file have, by the names of their columns."""
+        """Return the values shared by all rows of a file, by column name."""
         values = self._partitions.of_file(path)
         found = {}
         info = file_info(path) if any(one.metadata is not None for one in self._columns) else None

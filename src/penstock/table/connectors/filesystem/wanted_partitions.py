@@ -1,4 +1,4 @@
-"""Which partitions a query wants, by what it says of their columns."""
+"""Selects the partitions that a query needs, by its conditions on partition columns."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from penstock.table.evaluation.evaluator import Evaluator
 from penstock.table.functions.definition import Session
 from penstock.table.typed.nodes import Constant, Field, FunctionCall, Typed
 
-#: functions that never fail and know nothing of the session
+#: functions that never fail and do not depend on the session
 _PLAIN: Final = frozenset(
     {"=", "<>", "<", "<=", ">", ">=", "AND", "OR", "NOT", "IN", "IS NULL", "IS NOT NULL", "IS TRUE", "IS FALSE", "LIKE"}
 )
 
 
 def is_plain(condition: Typed) -> bool:
-    """Whether a condition can be asked of the names of directories alone."""
+    """Return whether a condition can be evaluated on directory names alone."""
     return all(
         isinstance(one, Field | Constant) or (isinstance(one, FunctionCall) and one.function in _PLAIN)
         for one in condition.walk()
@@ -31,15 +31,15 @@ def is_plain(condition: Typed) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class WantedPartitions:
-    """The partitions for which conditions are true, and of these perhaps only some.
+    """The partitions that satisfy conditions, optionally restricted to some of them.
 
     Attributes:
-        conditions: over the columns of partitions, in the order of `keys`.
-        keys: their names, and
+        conditions: over the partition columns, in the order of `keys`.
+        keys: the names of these columns.
         kinds: their types.
         default_name: the name of the partition of NULL.
-        all_keys: the names of all columns of partitions, and
-        only: their values in the partitions that are wanted; None for all.
+        all_keys: the names of all partition columns.
+        only: the values of `all_keys` in the partitions to read; None for all.
     """
 
     conditions: tuple[Typed, ...]
@@ -50,7 +50,7 @@ class WantedPartitions:
     only: frozenset[tuple[str | None, ...]] | None = None
 
     def asker(self) -> Callable[[str], bool]:
-        """Says of the path of a file whether it is in one of them. Each directory is looked at once."""
+        """Return a function that checks whether a file is in a wanted partition, once per directory."""
         values = PartitionValues(dict(zip(self.keys, self.kinds, strict=True)), self.default_name)
         ask = Evaluator(self.conditions, Session())
         known: dict[str, bool] = {}

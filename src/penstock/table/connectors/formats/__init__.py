@@ -1,1 +1,1 @@
-"""Formats of tables: how rows are bytes, in files and in messages."""
+"""Table formats: how rows are encoded as bytes, in files and in messages."""

@@ -1,4 +1,4 @@
-"""Files of columns that Arrow reads and writes: what their formats share."""
+"""Columnar files that Arrow reads and writes: the code that their formats share."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from penstock.table.data.arrow_types import arrow_type
 from penstock.table.data.logical_types import DataType
 from penstock.table.plan.row_schema import RowSchema
 
-#: types for which no format of files has a form
+#: types that no file format can store
 NO_FILE_TYPES: Final = (
     types.YearMonthIntervalType,
     types.DayTimeIntervalType,
@@ -32,7 +32,7 @@ _GROUP_ROWS: Final = 1 << 16
 
 
 def arrow_columns(schema: RowSchema, format_name: str, refused: tuple[type[DataType], ...]) -> pa.Schema:
-    """The columns as files have them. Raises `UnsupportedError` for one that has a type among the refused in it."""
+    """Return the columns as stored in files. Raises `UnsupportedError` if a column's type contains a refused type."""
     for column in schema:
         if found := _refused(column.type, refused):
             raise UnsupportedError(
@@ -42,7 +42,7 @@ def arrow_columns(schema: RowSchema, format_name: str, refused: tuple[type[DataT
 
 
 def not_null_columns(schema: RowSchema) -> frozenset[str]:
-    """The names of the columns that are NOT NULL."""
+    """Return the names of the NOT NULL columns."""
     return frozenset(column.name for column in schema if not column.type.is_nullable)
 
 
@@ -53,14 +53,14 @@ def _refused(kind: DataType, refused: tuple[type[DataType], ...]) -> DataType | 
 
 
 class TypedFile(BulkFile[Any]):
-    """Reads the columns of a file as these types, as tables keep them.
+    """Reads the columns of a file as these types, in the representation that tables use.
 
     Args:
-        inner: reads the columns as the file has them.
+        inner: reads the columns with the file's types.
         schema: the names and types of the columns.
-        kept: the units that are read; None for all.
+        kept: the units to read; None for all.
         required: the columns that must not be NULL. A column that the file lacks is NULL.
-        convert: changes timestamps, also nested ones, before they become these types; None for no change.
+        convert: converts timestamps, also nested ones, before the cast to these types; None for no conversion.
     """
 
     def __init__(
@@ -109,12 +109,12 @@ class TypedFile(BulkFile[Any]):
 
 
 class GatheringWriterFactory(BatchWriterFactory[Any]):
-    """Writes columns many rows at a time, so that groups are large.
+    """Writes columns in batches of many rows, so that groups are large.
 
     Args:
         schema: the columns.
-        inner: writes them.
-        convert: changes timestamps, also nested ones, before `inner` gets them; None for no change.
+        inner: writes the batches.
+        convert: converts timestamps, also nested ones, before `inner` gets them; None for no conversion.
     """
 
     def __init__(

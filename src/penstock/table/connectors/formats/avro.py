@@ -1,4 +1,4 @@
-"""`avro`: records whose schema is made of the table's columns, as messages and in object container files."""
+"""`avro`: records whose schema is derived from the table's columns, as messages and in object container files."""
 
 from __future__ import annotations
 
@@ -67,19 +67,19 @@ _PLAIN: Final[dict[type[DataType], str]] = {
 _TEXTS: Final = (types.CharType, types.VarCharType)
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _MICROSECOND_DIGITS: Final = 6
-#: that of the records that Flink makes of tables
+#: the namespace of the records that Flink derives from tables
 _NAMESPACE: Final = "org.apache.flink.avro.generated"
 
 
 class AvroTableFormat(TableFormat):
-    """See the module's text. Columns are found by their names."""
+    """See the module docstring. Columns are found by name."""
 
     name = "avro"
     options = (CODEC, ENCODING, LEGACY_TIMESTAMPS, IGNORE_ERRORS)
 
     def decoding(self, schema: RowSchema, wanted: Sequence[int], options: TableOptions) -> Decoding:
         """See `TableFormat`."""
-        written = avro_schema(schema)  # raises for types that Avro has not
+        written = avro_schema(schema)  # raises for types that Avro lacks
         columns = RowSchema(tuple(schema[place] for place in wanted))
         decoder = AvroMessageDecoder(columns, PlainRecords(written, avro_schema(columns)))
         return Decoding(AvroColumnsFormat(columns), decoder, options.read(IGNORE_ERRORS))
@@ -91,12 +91,12 @@ class AvroTableFormat(TableFormat):
 
 
 def avro_schema(schema: RowSchema) -> AvroSchema:
-    """The record that a row is. Raises `UnsupportedError` for columns that Avro cannot hold."""
+    """Return the record schema of a row. Raises `UnsupportedError` for columns that Avro cannot store."""
     return AvroSchema.parse_string(json.dumps(_record(schema)))
 
 
 def debezium_schema(schema: RowSchema) -> AvroSchema:
-    """The record in which Debezium tells of a row as it was and as it is."""
+    """Return the schema of Debezium's change records, with the previous and the new row."""
     before, after = (["null", _record(schema, f"record_{part}", namespace=None)] for part in ("before", "after"))
     fields = [
         {"name": "before", "type": before, "default": None},
@@ -115,7 +115,7 @@ def _record(schema: RowSchema, name: str = "record", namespace: str | None = _NA
 
 
 def _field(name: str, kind: DataType, column: PlanColumn, inside: str) -> dict[str, Any]:
-    """A field; one that may be NULL is so where data lacks it."""
+    """Return a field; a nullable one defaults to NULL if the data lacks it."""
     return {
         "name": _checked(name),
         "type": _type(kind, column, f"{inside}_{name}"),
@@ -199,13 +199,13 @@ class _ColumnsFile(BulkFile[Any]):
 
 
 def _held_of(kind: DataType) -> Callable[[Any], Any]:
-    """As `held_of`, where a row in the value may lack fields: they are NULL."""
+    """Return `held_of` for values whose nested rows may lack fields; these are NULL."""
     held, complete = held_of(kind, UTC), _completion_of(kind)
     return held if complete is None else lambda value: held(complete(value))
 
 
 def _completion_of(kind: DataType) -> Callable[[Any], Any] | None:
-    """Gives rows in a value the fields of their type, by names; None for types without rows in them."""
+    """Return a function that adds missing fields to nested rows, by name; None for types that contain no rows."""
     if isinstance(kind, types.RowType):
         return _row_completion(kind)
     if isinstance(kind, types.MapType):

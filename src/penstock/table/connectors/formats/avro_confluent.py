@@ -1,4 +1,4 @@
-"""`avro-confluent` and `debezium-avro-confluent`: records of Avro whose schemas are in a registry."""
+"""`avro-confluent` and `debezium-avro-confluent`: Avro records whose schemas are in a schema registry."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ OPTIONS: Final = (
 
 
 class AvroConfluentFormat(TableFormat):
-    """Each row is a record. Columns are found by their names, whichever schema a record was written with."""
+    """Each row is a record. Columns are found by name, regardless of the schema used to write the record."""
 
     name = "avro-confluent"
     options = OPTIONS
@@ -94,7 +94,7 @@ class AvroConfluentFormat(TableFormat):
 
 
 class DebeziumAvroConfluentFormat(TableFormat):
-    """Each message tells what Debezium says of a change."""
+    """Each message is a Debezium change record."""
 
     name = "debezium-avro-confluent"
     options = OPTIONS
@@ -116,7 +116,7 @@ class DebeziumAvroConfluentFormat(TableFormat):
 
 
 class RegisteredRecords:
-    """Records of any schema of a registry, as those of one."""
+    """Reads records of any schema in a registry as records of one schema."""
 
     def __init__(self, settings: RegistrySettings, wanted: AvroSchema) -> None:
         self._parts = settings, wanted
@@ -136,7 +136,7 @@ class RegisteredRecords:
 
 
 class RegisteredWriting:
-    """Writes records with the number of their schema in front. `names`: the fields of rows, in order."""
+    """Writes records prefixed with their schema id. `names`: the fields of the rows, in order."""
 
     def __init__(self, settings: RegistrySettings, subject: str, schema: AvroSchema, names: Sequence[str]) -> None:
         self._parts = settings, subject, schema, tuple(names)
@@ -155,7 +155,7 @@ class RegisteredWriting:
 
 
 class DebeziumAvroEnvelope(Envelope):
-    """What Debezium has around rows."""
+    """The envelope of Debezium's change records."""
 
     def __init__(self, records: RegisteredRecords) -> None:
         self._records = records
@@ -181,7 +181,7 @@ class DebeziumAvroEnvelope(Envelope):
 
 
 class DebeziumAvroEncoder(MessageEncoder):
-    """Writes changes as rows that come and rows that go."""
+    """Writes changes as inserts and deletes."""
 
     def __init__(self, schema: RowSchema, writing: RegisteredWriting) -> None:
         self._schema = schema

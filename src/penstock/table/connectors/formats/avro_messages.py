@@ -1,4 +1,4 @@
-"""Rows as messages of Avro, with values as tables hold them: no value is turned into one of a program on the way."""
+"""Rows as Avro messages, read and written directly in the internal representation of values."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from penstock.table.connectors.formats.format import MessageDecoder, MessageEnco
 from penstock.table.connectors.formats.held_rows import columns_of_rows, decode_rows, rows_of_columns
 from penstock.table.plan.row_schema import RowSchema
 
-#: how many nanoseconds, of a point in time, or milliseconds, of a time of day, one of Avro's units is
+#: nanoseconds in one Avro unit of a timestamp
 _TIMESTAMP_NS: Final = {"millis": 1_000_000, "micros": 1_000, "nanos": 1}
 _MICROSECONDS: Final = 1_000
 
 
 class HeldValues:
-    """Avro's values as `data.values` describes them. It is what `RecordReader` and `RecordWriter` ask for."""
+    """Converts Avro values to and from the form in `data.values`, for `RecordReader` and `RecordWriter`."""
 
     def lift(self, logical: AvroType) -> Callable[[Any], Any] | None:
         """See `Values`."""
@@ -79,19 +79,22 @@ def _is_whole(value: Any) -> bool:
 
 
 class RecordsReader(Protocol):
-    """Reads the records of messages as lists of values, in the order of a table's columns."""
+    """Reads the records in messages as lists of values, in the order of a table's columns."""
 
     def values(self, message: bytes, /) -> list[Any]:
-        """Those of one message. Raises one of `BAD_RECORD`, with the field, for what is no record."""
+        """Return the values of one message. Raises one of `BAD_RECORD`, with the field, if it is not a valid record."""
         ...
 
     def many(self, messages: Sequence[bytes], /) -> list[list[Any]] | None:
-        """Those of many. Raises one of `READ_ERRORS` if one is no record; None if they must be read one by one."""
+        """Return the values of many messages; None if they must be read one by one.
+
+        Raises one of `READ_ERRORS` if a message is not a valid record.
+        """
         ...
 
 
 class PlainRecords:
-    """Records without anything around them, all of one schema."""
+    """Records without an envelope, all of one schema."""
 
     def __init__(self, written: AvroSchema, wanted: AvroSchema) -> None:
         self._parts = written, wanted
@@ -113,7 +116,7 @@ class PlainRecords:
 
 
 class AvroMessageDecoder(MessageDecoder):
-    """Reads messages of one record each, which is a row of these columns."""
+    """Reads messages of one record each as rows of these columns."""
 
     def __init__(self, schema: RowSchema, records: RecordsReader) -> None:
         self._schema = schema
@@ -131,15 +134,15 @@ class AvroMessageDecoder(MessageDecoder):
 
 
 class RecordsWriter(Protocol):
-    """Writes rows of held values."""
+    """Writes rows of internal values."""
 
     def messages(self, rows: Sequence[Any], /) -> list[bytes]:
-        """The message of each. Raises FormatError for one that does not fit."""
+        """Return the message of each row. Raises FormatError for a row that does not fit the schema."""
         ...
 
 
 class PlainWriting:
-    """Writes records with nothing around them."""
+    """Writes records without an envelope."""
 
     def __init__(self, schema: AvroSchema) -> None:
         self._schema = schema
@@ -166,7 +169,7 @@ class AvroMessageEncoder(MessageEncoder):
 
 
 def written(write: Callable[[Sequence[Any]], list[bytes]], rows: Sequence[Any]) -> list[bytes]:
-    """What a function writes of rows. Raises FormatError where it raises one of `WRITE_ERRORS`."""
+    """Return the messages that a function writes for rows. Raises FormatError instead of one of `WRITE_ERRORS`."""
     try:
         return write(rows)
     except WRITE_ERRORS as error:

@@ -18,7 +18,7 @@ from penstock.table.connectors.formats.raw import RawTableFormat
 
 
 def built_in_formats() -> Formats:
-    """All of them."""
+    """Return all built-in formats."""
     return Formats(
         AvroTableFormat(),
         AvroConfluentFormat(),

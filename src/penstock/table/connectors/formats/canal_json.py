@@ -1,4 +1,4 @@
-"""`canal-json`: what Canal says of the changes of a MySQL database."""
+"""`canal-json`: Canal's change messages of a MySQL database."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class _Message(msgspec.Struct, gc=False):
 
 
 class CanalEnvelope(JsonEnvelope):
-    """What Canal has around rows. The settings are the patterns of databases and tables that count; None for any."""
+    """Canal's message envelope. The settings are the patterns of databases and tables to read; None for any."""
 
     decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(_Message | None)
     known: ClassVar[Mapping[str, Known]] = {
@@ -64,7 +64,7 @@ class CanalEnvelope(JsonEnvelope):
     }
 
     def changes(self, found: _Message) -> Sequence[Change] | None:
-        """See `JsonEnvelope`. One message may be of many rows. CREATE is of a table, and is passed over."""
+        """See `JsonEnvelope`. A message may describe many rows. CREATE concerns a table and is skipped."""
         if not self._counts(found):
             return None
         rows = found.data or []
@@ -95,7 +95,7 @@ def _matches(pattern: str | None, name: str | None) -> bool:
 
 
 class CanalJsonFormat(JsonChangelogFormat):
-    """See the module's text."""
+    """See the module docstring."""
 
     name = "canal-json"
     options = (*CHANGELOG_OPTIONS, DATABASE_INCLUDE, TABLE_INCLUDE)
@@ -104,7 +104,7 @@ class CanalJsonFormat(JsonChangelogFormat):
     went = b'{"data":[%s],"type":"DELETE"}'
 
     def settings(self, options: TableOptions) -> Any:
-        """The patterns of what counts."""
+        """Return the patterns of databases and tables to read."""
         return _pattern(DATABASE_INCLUDE, options), _pattern(TABLE_INCLUDE, options)
 
 

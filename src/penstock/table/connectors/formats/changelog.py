@@ -1,7 +1,7 @@
-"""Changelogs as messages: what formats of them share. A message says what happened to some rows.
+"""Changelog messages: the code that their formats share. A message describes the changes of some rows.
 
-A row that was changed is told as it was and as it is. It is read as two: -U and +U. Written are rows that come and rows
-that go, as Flink writes them: an update is one of each.
+An update message contains the previous and the new row and is read as two changes: -U and +U. As in Flink, only inserts
+and deletes are written: an update becomes one of each.
 """
 
 from __future__ import annotations
@@ -25,52 +25,55 @@ from penstock.table.plan.row_schema import PlanColumn, RowSchema
 
 
 class Change(NamedTuple):
-    """One row of a message: what happens to it, and the row, in whichever form a decoder of rows takes it."""
+    """One change in a message: its kind, and the row in the form that the row decoder expects."""
 
     kind: int
     row: Any
 
 
 class Told(NamedTuple):
-    """What a message says: changes in order, and the values of METADATA columns, as they are held."""
+    """The content of a message: its changes in order, and the internal values of METADATA columns."""
 
     changes: Sequence[Change]
     metadata: Sequence[Any] = ()
 
 
 class RowDecoder(Protocol):
-    """Turns rows that messages hold into columns; one of messages that are rows is one, too."""
+    """Turns the rows in messages into columns. A decoder of messages that are plain rows also qualifies."""
 
     def decode(self, messages: Sequence[Any], /) -> Deserialized:
-        """The rows as `ColumnData`, and those that are none."""
+        """Return the valid rows as `ColumnData`, and the invalid ones."""
         ...
 
 
 class Envelope(ABC):
-    """What is around the rows of a changelog's messages. It travels with a job."""
+    """The envelope around the rows in changelog messages. It is pickled with the job."""
 
     @abstractmethod
     def told(self, message: bytes) -> Told | None:
-        """What a message says; None for one that says nothing. Raises one of `BAD_RECORD` for what is no message."""
+        """Return the content of a message; None if there are no changes.
+
+        Raises one of `BAD_RECORD` if it is invalid.
+        """
 
 
 def changed(before: Any, after: Any) -> list[Change]:
-    """The changes of an update."""
+    """Return the changes of an update."""
     return [Change(UPDATE_BEFORE, before), Change(UPDATE_AFTER, after)]
 
 
 def inserted(row: Any) -> Change:
-    """The change of a row that is new."""
+    """Return the change for a new row."""
     return Change(INSERT, row)
 
 
 def deleted(row: Any) -> Change:
-    """The change of a row that goes."""
+    """Return the change for a deleted row."""
     return Change(DELETE, row)
 
 
 def without_before(what: str, of: str = "Debezium PostgreSQL connector") -> FormatError:
-    """The error for an update or deletion that does not tell the row as it was."""
+    """Return the error for an update or deletion without the previous row."""
     return FormatError(
         f'the "before" field of {what} message is null. If the {of} wrote it, the table must be set to '
         "REPLICA IDENTITY FULL, so that the message has the row as it was"
@@ -78,13 +81,13 @@ def without_before(what: str, of: str = "Debezium PostgreSQL connector") -> Form
 
 
 class ChangelogDecoder(MessageDecoder):
-    """Reads the messages of a changelog.
+    """Reads changelog messages.
 
     Args:
-        envelope: finds the rows in messages.
-        rows: makes columns of them.
-        metadata: METADATA columns, which come behind the others, and the types of what messages have for them.
-        order: the columns wanted, as places among those of rows and then of metadata; None for all as they come.
+        envelope: extracts the rows from messages.
+        rows: turns them into columns.
+        metadata: METADATA columns, which follow the others, and the types of their values in messages.
+        order: the columns to return, as indices into the row columns followed by metadata; None for all in this order.
     """
 
     def __init__(
@@ -123,7 +126,7 @@ class ChangelogDecoder(MessageDecoder):
         if found.bad:
             wrong = {places[one.place]: one for one in reversed(found.bad)}
             bad = sorted([*bad, *(one._replace(place=place) for place, one in wrong.items())])
-            # An update of which one half is bad is left out as a whole.
+            # If one half of an update is bad, skip both.
             kept = [index for index, place in enumerate(places) if place not in wrong]
             read = {index: at for at, index in enumerate(found.of_records(range(len(rows))))}
             columns = columns.take(pa.array([read[index] for index in kept], pa.int64()))
@@ -148,8 +151,8 @@ class ChangelogEncoder(MessageEncoder):
 
     Args:
         rows: writes rows.
-        came: the text of a message of a row that comes, with %s for the row.
-        went: that of a row that goes.
+        came: the message for an inserted row, with %s in place of the row.
+        went: the message for a deleted row.
     """
 
     def __init__(self, rows: MessageEncoder, came: bytes, went: bytes) -> None:
@@ -170,11 +173,11 @@ class ChangelogEncoder(MessageEncoder):
 
 
 def changelog_decoding(decoder: MessageDecoder, ignores_errors: bool) -> Decoding:
-    """How a changelog is read, also from files. A file is read by one reader, because its lines are in order."""
+    """Return the decoding of a changelog. One reader reads a whole file, because its lines are in order."""
     files = LinesFormat(decoder, skips_empty=True, skips_bad=ignores_errors, splittable=False)
     return Decoding(files, decoder, ignores_errors, changes=ALL)
 
 
 def changelog_encoding(encoder: MessageEncoder, schema: RowSchema) -> Encoding:
-    """How a changelog is written, also into files."""
+    """Return the encoding of a changelog, also into files."""
     return Encoding(LinesWriterFactory(encoder, schema), encoder, accepts=ALL)

@@ -1,7 +1,7 @@
-"""Changelogs in JSON: `debezium-json`, `canal-json`, `maxwell-json` and `ogg-json`, with Flink's options.
+"""JSON changelogs: `debezium-json`, `canal-json`, `maxwell-json` and `ogg-json`, with Flink's options.
 
-A message is parsed only as far as its rows, which stay bytes; then the decoder of `json` makes columns of all rows of
-all messages at once.
+A message is parsed only down to its rows, which stay bytes; the `json` decoder then turns all rows of all messages into
+columns at once.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ from penstock.table.data import logical_types as types
 from penstock.table.data.logical_types import DataType
 from penstock.table.plan.row_schema import RowSchema
 
-#: what a field holds that is null, or not there
+#: the value of a field that is null or missing
 NOTHING: Final = msgspec.Raw(b"null")
 _MILLISECOND_NS: Final = 1_000_000
 _TEXT: Final = types.VarCharType(types.LENGTH_MAX)
 
 
 class Known(NamedTuple):
-    """A METADATA column of a format: its type, where its value is in a message, and what makes a held one of it."""
+    """A METADATA column of a format: its type, its path in a message, and the conversion to an internal value."""
 
     type: DataType
     path: tuple[str, ...]
@@ -50,28 +50,28 @@ class Known(NamedTuple):
 
 
 def text_at(*path: str) -> Known:
-    """A text."""
+    """Return a string column."""
     return Known(_TEXT, path, str)
 
 
 def texts_at(*path: str) -> Known:
-    """An array of texts."""
+    """Return a column of string arrays."""
     return Known(types.ArrayType(_TEXT), path, lambda value: [None if one is None else str(one) for one in value])
 
 
 def milliseconds_at(*path: str) -> Known:
-    """A point on the time line, given in milliseconds since 1970."""
+    """Return a TIMESTAMP_LTZ column, given in milliseconds since 1970."""
     return Known(types.LocalZonedTimestampType(3), path, lambda value: int(value) * _MILLISECOND_NS)
 
 
 def moment_at(*path: str) -> Known:
-    """A point on the time line, given as text in UTC."""
+    """Return a TIMESTAMP_LTZ column, given as text in UTC."""
     read = value_reader(types.TimestampType(6), JsonRules(), "metadata")
     return Known(types.LocalZonedTimestampType(6), path, lambda value: read(value.replace("T", " ").removesuffix("Z")))
 
 
 def map_at(of: DataType, held: Callable[[Any], Any], *path: str) -> Known:
-    """A map from texts."""
+    """Return a column of maps with string keys."""
     return Known(
         types.MapType(_TEXT, of),
         path,
@@ -80,16 +80,16 @@ def map_at(of: DataType, held: Callable[[Any], Any], *path: str) -> Known:
 
 
 class JsonEnvelope(Envelope):
-    """What is around the rows of messages in JSON.
+    """The envelope of JSON changelog messages.
 
     Args:
-        keys: the METADATA columns that are wanted.
-        settings: what else the options say, for a format that has more of them.
+        keys: the METADATA columns to read.
+        settings: further options, for formats that have them.
     """
 
-    #: parses a message as far as its rows
+    #: parses a message down to its rows
     decoder: msgspec.json.Decoder[Any]
-    #: the METADATA columns that there are
+    #: the available METADATA columns
     known: ClassVar[Mapping[str, Known]] = {}
 
     def __init__(self, keys: Sequence[str] = (), settings: Any = None) -> None:
@@ -99,10 +99,10 @@ class JsonEnvelope(Envelope):
 
     @abstractmethod
     def changes(self, found: Any) -> Sequence[Change] | None:
-        """What a message says, of what `decoder` made of it; None for one that says nothing of rows."""
+        """Return the changes in a message parsed by `decoder`; None if it describes no row changes."""
 
     def told(self, message: bytes) -> Told | None:
-        """See `Envelope`. A message of no bytes, or null, tells that earlier ones of its key are not needed."""
+        """See `Envelope`. An empty or null message is a tombstone: earlier messages of its key are no longer needed."""
         message, found = self._parse(message) if message else (message, None)
         changes = None if found is None else self.changes(found)
         if changes is None:
@@ -110,7 +110,7 @@ class JsonEnvelope(Envelope):
         return Told(changes, self._metadata(msgspec.json.decode(message)) if self._wanted else ())
 
     def _parse(self, message: bytes) -> tuple[bytes, Any]:
-        """The message in a form that msgspec parses, and the parsed message."""
+        """Return the message in a form that msgspec can parse, and the parsed message."""
         check_utf8(message)
         try:
             return message, self.decoder.decode(message)
@@ -122,7 +122,7 @@ class JsonEnvelope(Envelope):
             raise FormatError("JSON is malformed: objects and arrays are nested too deeply") from error
 
     def where_metadata_is(self, parsed: Any) -> Any:
-        """The part of a message, as dicts, in which the values of METADATA columns are found."""
+        """Return the part of a message, as dicts, that contains the METADATA values."""
         return parsed
 
     def _metadata(self, parsed: Any) -> list[Any]:
@@ -140,16 +140,16 @@ class JsonEnvelope(Envelope):
 
 
 class JsonChangelogFormat(TableFormat):
-    """The base of all. A format says what its envelope is, and how its messages look."""
+    """Base class of JSON changelog formats. A subclass defines its envelope and its messages."""
 
     options: ClassVar[tuple[ConfigOption[Any], ...]] = CHANGELOG_OPTIONS
     envelope: ClassVar[type[JsonEnvelope]]
-    #: messages of a row that comes, and of one that goes
+    #: messages for an inserted row and for a deleted row
     came: ClassVar[bytes]
     went: ClassVar[bytes]
 
     def settings(self, options: TableOptions) -> Any:
-        """What the envelope has to know of the options."""
+        """Return the options that the envelope needs."""
         return None
 
     def decoding(self, schema: RowSchema, wanted: Sequence[int], options: TableOptions) -> Decoding:
@@ -183,7 +183,7 @@ class JsonChangelogFormat(TableFormat):
 
 
 def given(row: msgspec.Raw, what: str) -> bytes:
-    """The bytes of a row that has to be there."""
+    """Return the bytes of a row. Raises FormatError if it is null."""
     found = bytes(row)
     if found == b"null":
         raise FormatError(f"{what} is null")
@@ -191,5 +191,5 @@ def given(row: msgspec.Raw, what: str) -> bytes:
 
 
 def with_old(row: Mapping[str, msgspec.Raw], old: Mapping[str, msgspec.Raw]) -> bytes:
-    """The row as it was, of the row as it is and the fields that had other values."""
+    """Return the previous row, from the new row and the old values of the changed fields."""
     return msgspec.json.encode({**row, **old})

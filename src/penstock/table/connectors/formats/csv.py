@@ -68,7 +68,7 @@ SHORT_DECIMALS: Final = (
 
 
 class CsvTableFormat(TableFormat):
-    """See the module's text. There is no header: columns go by their places."""
+    """See the module docstring. Files have no header: columns are found by position."""
 
     name = "csv"
     options = (DELIMITER, DISABLE_QUOTE, QUOTE, COMMENTS, IGNORE_ERRORS, SEPARATOR, ESCAPE, NULL, SHORT_DECIMALS)

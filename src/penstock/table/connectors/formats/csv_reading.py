@@ -1,7 +1,7 @@
-"""CSV as columns.
+"""Reads CSV as columns.
 
-Arrow cuts blocks without quotes into fields; Python's `csv` cuts the others, and says what is wrong with a line. Quoted
-fields may hold line feeds, so a file is read from its beginning, by one reader.
+Arrow splits blocks without quotes into fields; Python's `csv` splits the others and reports errors in a line. Quoted
+fields may contain line feeds, so a file is read from its beginning, by one reader.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _TEXT_CHARS_MAX: Final = 40
 
 
 class Record(NamedTuple):
-    """The fields of a record, or why it has none; `line`: where it begins; `text`: what is there."""
+    """The fields of a record, or the reason that it is invalid; `line`: where it begins; `text`: its source text."""
 
     line: int
     fields: list[str] | None
@@ -38,7 +38,7 @@ class Record(NamedTuple):
 
 
 class CsvColumns:
-    """Turns fields of text into columns. `wanted`: the places of the columns that are asked for."""
+    """Turns text fields into columns. `wanted`: the positions of the columns to read."""
 
     def __init__(self, schema: RowSchema, wanted: Sequence[int], rules: CsvRules) -> None:
         self.width = len(schema)
@@ -51,7 +51,7 @@ class CsvColumns:
         ]
 
     def of_texts(self, texts: Sequence[pa.Array]) -> tuple[pa.RecordBatch, dict[int, str]]:
-        """The columns of columns of text, and the reasons why rows are bad, by their places."""
+        """Return the columns parsed from text columns, and the errors of bad rows by row index."""
         arrays: list[pa.Array] = []
         bad: dict[int, str] = {}
         for place, name, kind, read in zip(self._wanted, self._names, self._types, self._reads, strict=True):
@@ -64,12 +64,12 @@ class CsvColumns:
         return pa.RecordBatch.from_arrays(arrays, self._names), bad
 
     def of_records(self, records: Sequence[Record]) -> tuple[pa.RecordBatch, list[Record]]:
-        """The columns of records, and those that are bad."""
+        """Return the columns of the valid records, and the bad records."""
         good, bad = [], []
         for one in records:
             fields = one.fields
             if fields is not None and len(fields) == self.width + 1 and not fields[-1].strip():
-                fields = fields[:-1]  # a delimiter at the end of the line
+                fields = fields[:-1]  # trailing delimiter
             if fields is not None and len(fields) < self.width and self._rules.ignores_errors:
                 fields = fields + [None] * (self.width - len(fields))  # type: ignore[list-item]
             if fields is None:
@@ -126,7 +126,7 @@ class CsvFilesFormat(StreamFormat[Any]):
         self._schema = schema
         self._wanted = wanted
         self._rules = rules
-        CsvColumns(schema, wanted, rules)  # raises for types that are not supported
+        CsvColumns(schema, wanted, rules)  # raises for unsupported types
 
     def create_decoder(self, header: bytes) -> LineDecoder[Any]:
         """See `StreamFormat`."""
@@ -140,7 +140,7 @@ class _CsvDecoder(LineDecoder[Any]):
         self._special = [
             one.encode() for one in (rules.quote, rules.escape, "#" if rules.has_comments else None) if one
         ]
-        # The last column is for files whose lines end with a delimiter.
+        # The extra column is for files whose lines end with a delimiter.
         names = [str(place) for place in range(columns.width + 1)]
         self._read = pyarrow.csv.ReadOptions(use_threads=False, column_names=names[:-1])
         self._read_longer = pyarrow.csv.ReadOptions(use_threads=False, column_names=names)
@@ -161,7 +161,7 @@ class _CsvDecoder(LineDecoder[Any]):
         return DecodedBlock(ColumnData(columns), [Malformed(one.line, one.reason, one.text) for one in bad], consumed)
 
     def _at_once(self, block: bytes) -> pa.RecordBatch | None:
-        """The columns of a block by Arrow; None where something is wrong with it."""
+        """Return the columns of a block as read by Arrow; None if the block has an error."""
         is_longer = block.partition(b"\n")[0].count(self._delimiter) == self._columns.width
         options = self._read_longer if is_longer else self._read
         try:
@@ -183,11 +183,11 @@ class _CsvDecoder(LineDecoder[Any]):
 
 
 def split_records(block: bytes, rules: CsvRules, last: bool) -> tuple[list[Record], int]:
-    """The records of a block, and their length in bytes. A record may continue in the next block unless `last`.
+    """Return the records of a block, and their length in bytes. A record may continue in the next block unless `last`.
 
-    As for Arrow and in Flink, a line ends with a line feed, a carriage return, or both.
+    As in Arrow and Flink, a line ends with a line feed, a carriage return, or both.
     """
-    csv.field_size_limit(sys.maxsize)  # the reader of the file bounds the record
+    csv.field_size_limit(sys.maxsize)  # the file's reader limits the record size
     lines = block.splitlines(keepends=True)
     records: list[Record] = []
     done = 0
@@ -227,7 +227,7 @@ def _why(error: BaseException) -> str:
 
 
 class _Lines:
-    """Lines as text. It knows how far it got, and whether it was asked for more than there is."""
+    """Lines as text, with the current position and whether the reader asked for lines past the end."""
 
     def __init__(self, lines: Sequence[bytes], start: int, has_comments: bool) -> None:
         self._lines = lines
@@ -247,5 +247,5 @@ class _Lines:
         return "\n" if self._has_comments and line.startswith(b"#") else line.decode()
 
     def text_from(self, line: int) -> str:
-        """What was read since a line, without its end."""
+        """Return the text read since a line, without the final line break."""
         return b"".join(self._lines[line : max(self.position, line + 1)]).decode("utf-8", "replace").rstrip("\r\n")

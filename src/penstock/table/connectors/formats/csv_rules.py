@@ -1,4 +1,4 @@
-"""How a table is written as CSV."""
+"""The options of CSV tables."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from penstock.table.connectors.formats.text_columns import TextRules
 
 @dataclass(frozen=True, slots=True)
 class CsvRules:
-    """The options of the format `csv`: `quote` and `escape` are None for none, `null` for no text that is NULL."""
+    """The options of the format `csv`. `quote`, `escape` and `null` (the text for NULL) are None if unused."""
 
     delimiter: str = ","
     quote: str | None = '"'
@@ -21,5 +21,5 @@ class CsvRules:
     has_short_decimals: bool = True
 
     def text(self) -> TextRules:
-        """How single values are written."""
+        """Return the rules for single values."""
         return TextRules(self.null, self.separator)

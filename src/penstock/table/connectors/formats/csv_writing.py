@@ -1,4 +1,4 @@
-"""Columns as CSV."""
+"""Writes columns as CSV."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from penstock.table.functions.cast_to_text import text_kernel
 from penstock.table.functions.definition import Session
 from penstock.table.plan.row_schema import RowSchema
 
-#: gives the texts of a column, NULL for NULL
+#: returns the texts of a column; NULL stays NULL
 Show = Callable[[pa.Array], pa.Array]
 
 _STRING: Final = types.VarCharType(types.LENGTH_MAX)
 
 
 class CsvMessageEncoder(MessageEncoder):
-    """Writes each row as a line. Fields are quoted where that is needed."""
+    """Writes each row as a line. Fields are quoted if necessary."""
 
     def __init__(self, schema: RowSchema, rules: CsvRules) -> None:
         self._parts = schema, rules
@@ -44,7 +44,7 @@ class CsvMessageEncoder(MessageEncoder):
         return [line.encode() for line in self._lines(columns).to_pylist()]
 
     def lines(self, columns: pa.RecordBatch) -> bytes:
-        """See `MessageEncoder`. The bytes are those of an Arrow column of lines, which follow each other there."""
+        """See `MessageEncoder`. Copies the bytes of an Arrow column, where the lines are contiguous."""
         return _bytes_of(pc.binary_join_element_wise(self._lines(columns), "", "\n"))
 
     def _lines(self, columns: pa.RecordBatch) -> pa.Array:
@@ -63,7 +63,7 @@ class CsvMessageEncoder(MessageEncoder):
             return texts
         needs = pc.match_substring_regex(texts, self._special)
         if len(self._types) == 1 and rules.quote is not None:
-            needs = pc.or_(needs, pc.equal(texts, ""))  # an empty line would be no row
+            needs = pc.or_(needs, pc.equal(texts, ""))  # an empty line would not be read as a row
         if not pc.any(needs).as_py():
             return texts
         if rules.quote is None and rules.escape is None:
@@ -81,7 +81,7 @@ class CsvMessageEncoder(MessageEncoder):
         return pc.if_else(needs, marked, texts)
 
     def _may_need_quotes(self, texts: pa.Array) -> bool:
-        """Whether one of the texts may: quick to say where no special character is in any of them."""
+        """Return whether a text may need quotes; fast if none contains a special character."""
         if len(self._types) == 1 or self._rules.has_comments:
             return True
         found = _bytes_of(texts)
@@ -92,7 +92,7 @@ class CsvMessageEncoder(MessageEncoder):
 
 
 def _bytes_of(texts: pa.Array) -> bytes:
-    """The bytes of all texts, one behind the other; none of them is NULL."""
+    """Return the concatenated bytes of all texts. They must not be NULL."""
     if not len(texts):
         return b""
     _, ends, data = texts.buffers()
@@ -101,7 +101,7 @@ def _bytes_of(texts: pa.Array) -> bytes:
 
 
 def shown(kind: DataType, rules: CsvRules, what: str) -> Show:
-    """What gives the texts of values of a type. Raises `UnsupportedError`, which names `what`, for others."""
+    """Return the function that formats values of a type. Raises `UnsupportedError`, naming `what`, for others."""
     match kind:
         case types.CharType() | types.VarCharType():
             return lambda column: column
@@ -136,7 +136,7 @@ def _decimals(column: pa.Array) -> pa.Array:
 
 
 def _moments(kind: DataType) -> Show:
-    """As short as they are exact; a point on the time line in UTC, with a Z."""
+    """Format timestamps without trailing zeros; a TIMESTAMP_LTZ is in UTC and ends with Z."""
     show = _cast(kind)
     end = "Z" if isinstance(kind, types.LocalZonedTimestampType) else ""
 
@@ -150,7 +150,7 @@ def _moments(kind: DataType) -> Show:
 
 
 def _repeated(show: Show, column: pa.Array) -> pa.Array:
-    """The texts of values that come several times as a rule: each is shown once."""
+    """Format a column whose values usually repeat: each distinct value is formatted once."""
     values = column.dictionary_encode()
     if len(values.dictionary) > len(column) // 2:
         return show(column)

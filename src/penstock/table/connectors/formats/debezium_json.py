@@ -1,4 +1,4 @@
-"""`debezium-json`: what Debezium says of the changes of a database."""
+"""`debezium-json`: Debezium's change messages of a database."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _property(value: Any) -> str:
 
 
 class DebeziumEnvelope(JsonEnvelope):
-    """What Debezium has around rows. The setting says whether there is a schema, too."""
+    """Debezium's message envelope. The setting is whether messages include a schema."""
 
     decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(_Payload | None)
     known: ClassVar[Mapping[str, Known]] = {
@@ -83,7 +83,7 @@ class DebeziumEnvelope(JsonEnvelope):
                 raise FormatError(f'unknown "op" value {other!r}: it is one of c, r, u and d')
 
     def where_metadata_is(self, parsed: Any) -> Any:
-        """See `JsonEnvelope`. The schema is text."""
+        """See `JsonEnvelope`. The schema is returned as text."""
         if not self.settings:
             return parsed
         schema = parsed.get("schema")
@@ -99,7 +99,7 @@ def _before(row: msgspec.Raw, what: str) -> bytes:
 
 
 class DebeziumJsonFormat(JsonChangelogFormat):
-    """See the module's text."""
+    """See the module docstring."""
 
     name = "debezium-json"
     options = (SCHEMA_INCLUDE, *CHANGELOG_OPTIONS)
@@ -108,7 +108,7 @@ class DebeziumJsonFormat(JsonChangelogFormat):
     went = b'{"before":%s,"after":null,"op":"d"}'
 
     def settings(self, options: TableOptions) -> Any:
-        """Whether there is a schema."""
+        """Return whether messages include a schema."""
         return options.read(SCHEMA_INCLUDE)
 
     def encoding(self, schema: RowSchema, options: TableOptions) -> Encoding:

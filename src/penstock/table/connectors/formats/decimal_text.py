@@ -1,4 +1,4 @@
-"""Decimals as formats of text write them unless told otherwise."""
+"""The default text form of decimals in text formats."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ _EXACT: Final = decimal.Context(prec=100)
 
 
 def shortest(value: decimal.Decimal) -> decimal.Decimal:
-    """The same number without zeros at its end, as Flink writes it: 12.5 for 12.50, 1E+5 for 100000."""
+    """Return the number without trailing zeros, as Flink writes it: 12.5 for 12.50, 1E+5 for 100000."""
     return value.normalize(_EXACT)

@@ -1,4 +1,4 @@
-"""What a format of tables is. It is chosen by the option `format`, and its own options begin with its name."""
+"""The interface of table formats. The option `format` selects one; its own options are prefixed with its name."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from penstock.table.typed.nodes import Typed
 
 
 def decoded(columns: pa.RecordBatch, messages: int, bad: Sequence[BadMessage] = ()) -> Deserialized:
-    """What so many messages are, each of which is one row or bad. The columns have the rows in order."""
+    """Return the result of decoding `messages` messages, each one row or bad. The columns hold the rows in order."""
     places = None
     if bad:
         wrong = {one.place for one in bad}
@@ -37,7 +37,7 @@ class MessageDecoder(ABC):
 
     @abstractmethod
     def decode(self, messages: Sequence[bytes]) -> Deserialized:
-        """The rows, as `ColumnData` under the names of the table, and the messages that are none."""
+        """Return the rows as `ColumnData`, with the table's column names, and the invalid messages."""
 
 
 class MessageEncoder(ABC):
@@ -45,26 +45,26 @@ class MessageEncoder(ABC):
 
     @abstractmethod
     def encode(self, columns: pa.RecordBatch) -> list[bytes]:
-        """A message for each row."""
+        """Return a message for each row."""
 
     def lines(self, columns: pa.RecordBatch) -> bytes:
-        """All messages, each with a line feed behind it."""
+        """Return all messages, each followed by a line feed."""
         return b"".join([message + b"\n" for message in self.encode(columns)])
 
     def encode_changes(self, columns: pa.RecordBatch, kinds: bytes) -> list[bytes]:
-        """A message for each change, in order; for formats whose `Encoding.accepts` has more than inserts."""
+        """Return a message for each change, in order; for formats whose `Encoding.accepts` is more than inserts."""
         raise UnsupportedError(f"{type(self).__name__} writes rows that come, and no changes")
 
 
 @dataclass(frozen=True, slots=True)
 class Decoding:
-    """How a format is read. It travels with the job, and decoders are made where they are used.
+    """How a format is read. Pickled with the job; decoders are created where they are used.
 
     Attributes:
-        files: reads files, as columns under the names of the table; None where the format has only messages.
-        messages: a decoder of messages; None where the format has only files.
-        skips_bad: whether messages that are no rows are left out; else they fail the job.
-        changes: what rows may be; if they are more than inserts, an update tells the row as it was, too.
+        files: reads files, as columns with the table's names; None if the format supports only messages.
+        messages: a decoder of messages; None if the format supports only files.
+        skips_bad: whether invalid messages are skipped; otherwise they fail the job.
+        changes: the kinds of changes that are read; if they are more than inserts, updates include the previous row.
     """
 
     files: StreamFormat[Any] | BulkFormat[Any] | None
@@ -78,9 +78,9 @@ class Encoding:
     """How a format is written.
 
     Attributes:
-        files: writes files; None where the format has only messages.
-        messages: an encoder of messages; None where the format has only files.
-        accepts: which changes can be written. Files take them as `ChangeData`.
+        files: writes files; None if the format supports only messages.
+        messages: an encoder of messages; None if the format supports only files.
+        accepts: the changes that can be written. Files take them as `ChangeData`.
     """
 
     files: BatchWriterFactory[Any] | None
@@ -89,50 +89,50 @@ class Encoding:
 
 
 def only_messages(name: str, title: str) -> ValidationError:
-    """The error for files in a format that has none."""
+    """Return the error for files in a format that does not support them."""
     return ValidationError(f"Format '{name}' has only messages, and no files: table {title}")
 
 
 class TableFormat:
-    """The base of all. A format that is only read, or only written, leaves out the other method."""
+    """Base class of table formats. A format that is only read or only written leaves out the other method."""
 
-    #: what the option `format` says
+    #: the value of the option `format`
     name: ClassVar[str]
-    #: its options, without its name in front
+    #: its options, without the prefix of its name
     options: ClassVar[tuple[ConfigOption[Any], ...]] = ()
-    #: whether a row of a column may be read as one with fewer fields, because they have names in files
+    #: whether a row column can be read with fewer fields, because files store field names
     has_named_fields: ClassVar[bool] = False
 
     def decoding(self, schema: RowSchema, wanted: Sequence[int], options: TableOptions) -> Decoding:
-        """How rows of these columns are read. `wanted`: the places of the columns that are asked for, in order."""
+        """Return how rows of these columns are read. `wanted`: the indices of the columns to read, in order."""
         raise ValidationError(f"Format '{self.name}' can only be written. It cannot be read: table {options.title}")
 
     def readable_metadata(self, options: TableOptions) -> Mapping[str, DataType]:
-        """The METADATA columns that messages have in this format, by their keys."""
+        """Return the METADATA columns that messages have in this format, by key."""
         return {}
 
     def decoding_with_metadata(
         self, schema: RowSchema, wanted: Sequence[int], options: TableOptions, metadata: Mapping[int, str]
     ) -> Decoding:
-        """How rows are read of which some columns are METADATA of messages: their keys, by their places."""
+        """Return how rows are read. `metadata`: the keys of the METADATA columns, by column index."""
         assert not metadata
         return self.decoding(schema, wanted, options)
 
     def uses(self, condition: Typed) -> bool:
-        """Whether reading can do with less because only rows are wanted for which a condition is true."""
+        """Return whether a condition lets the reader skip data."""
         return False
 
     def filtered(self, decoding: Decoding, schema: RowSchema, conditions: Sequence[Typed]) -> Decoding:
-        """The same, passing over rows for which conditions of use are not true, and perhaps not over all of them."""
+        """Return a decoding that may skip rows that do not satisfy the conditions. `uses` must accept each of them."""
         return decoding
 
     def encoding(self, schema: RowSchema, options: TableOptions) -> Encoding:
-        """How rows of these columns are written."""
+        """Return how rows of these columns are written."""
         raise ValidationError(f"Format '{self.name}' can only be read. It cannot be written: table {options.title}")
 
 
 class Formats:
-    """Formats by their names."""
+    """Formats by name."""
 
     def __init__(self, *formats: TableFormat) -> None:
         self._formats = {one.name: one for one in formats}
@@ -141,7 +141,7 @@ class Formats:
         return iter(self._formats.values())
 
     def find(self, options: TableOptions) -> tuple[TableFormat, TableOptions]:
-        """The format of a table, and the options of the format. Raises `ValidationError` where there is none."""
+        """Return the format of a table, and the format's options. Raises `ValidationError` for an unknown format."""
         name = options.required(FORMAT)
         if name not in self._formats:
             raise ValidationError(
@@ -154,6 +154,6 @@ class Formats:
         return found, below
 
     def option_keys(self, options: TableOptions) -> list[str]:
-        """The keys of the options of a table's format, with its name in front; none where it is not known."""
+        """Return the prefixed option keys of a table's format; empty if the format is unknown."""
         found = self._formats.get(options.get(FORMAT.key(), ""))
         return [] if found is None else [f"{found.name}.{option.key()}" for option in found.options]

@@ -1,4 +1,4 @@
-"""Rows of held values (see `data.values`) and columns, for formats whose messages are read one by one."""
+"""Conversion between columns and rows of internal values (see `data.values`), for formats that read messages singly."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _UNFIT: Final = (pa.ArrowException, PenstockError, TypeError, ValueError, Overfl
 
 
 class HeldRows:
-    """Rows as columns; what a changelog asks for."""
+    """Turns rows into columns, for changelogs."""
 
     def __init__(self, schema: RowSchema) -> None:
         self._schema = schema
@@ -28,7 +28,7 @@ class HeldRows:
 
 
 def decode_rows(messages: Sequence[Any], read: Callable[[Any], Sequence[Any]], schema: RowSchema) -> Deserialized:
-    """What messages are of which a function reads the row. It raises one of `BAD_RECORD` for one that is none."""
+    """Decode messages with a function that reads one row, or raises one of `BAD_RECORD` for an invalid message."""
     try:
         return decoded(columns_of_rows(list(map(read, messages)), schema), len(messages))
     except BAD_RECORD:
@@ -46,7 +46,7 @@ def decode_rows(messages: Sequence[Any], read: Callable[[Any], Sequence[Any]], s
 
 
 def columns_of_rows(rows: Sequence[Sequence[Any]], schema: RowSchema) -> pa.RecordBatch:
-    """Rows as columns. Raises FormatError, with the column, for values that are not of its type."""
+    """Return rows as columns. Raises FormatError, with the column, for values that do not fit its type."""
     values = list(zip(*rows, strict=True)) or [()] * len(schema)
     arrays = []
     for column, of_rows in zip(schema, values, strict=True):
@@ -59,6 +59,6 @@ def columns_of_rows(rows: Sequence[Sequence[Any]], schema: RowSchema) -> pa.Reco
 
 
 def rows_of_columns(columns: pa.RecordBatch, schema: RowSchema) -> list[tuple[Any, ...]]:
-    """Columns as rows."""
+    """Return columns as rows."""
     values = [values_of(column, kind) for column, kind in zip(columns.columns, schema.types, strict=True)]
     return list(zip(*values, strict=True))

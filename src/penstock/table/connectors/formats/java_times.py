@@ -1,8 +1,8 @@
-"""Timestamps in files of programs that use Java's old classes, in the time zone of the program.
+"""Timestamps in files of programs that use Java's legacy date classes, in the time zone of the program.
 
-Such a program has a clock time, and stores the moment at which the clock of its zone shows this time. The classes have
-rules of their own: before 1900 a zone is always ahead of UTC by what it is today without daylight saving time, and
-before 15 October 1582 dates belong to the Julian calendar.
+Such a program has a local time, and stores the instant at which the clock in its zone shows this time. The classes have
+their own rules: before 1900 the offset of a zone from UTC is always today's, without daylight saving time, and before
+15 October 1582 dates are in the Julian calendar.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _RULES_BEGIN_DAY: Final = -25_567
 
 
 def clock_times(column: pa.Array, zone: tzinfo) -> pa.Array:
-    """The clock times that a program in a zone has stored as moments in UTC.
+    """Return the local times that a program in a zone has stored as instants in UTC.
 
     Args:
-        column: timestamps. Columns of other types are returned without a change.
+        column: timestamps. Columns of other types are returned unchanged.
         zone: the time zone of the program.
 
     Returns:
-        Timestamps without a zone, of the same unit.
+        Timestamps without a zone, in the same unit.
     """
     if not pa.types.is_timestamp(column.type):
         return column
@@ -48,7 +48,10 @@ def clock_times(column: pa.Array, zone: tzinfo) -> pa.Array:
 
 
 def stored_moments(column: pa.Array, zone: tzinfo) -> pa.Array:
-    """The moments that a program in a zone stores for clock times: the inverse of `clock_times`. The type stays."""
+    """Return the instants stored by a program in a zone for local times: the inverse of `clock_times`.
+
+    Keeps the type.
+    """
     if not pa.types.is_timestamp(column.type):
         return column
     unit = column.type.unit
@@ -66,7 +69,7 @@ def stored_moments(column: pa.Array, zone: tzinfo) -> pa.Array:
 
 
 def _first_offset(zone: tzinfo) -> int:
-    """By how many nanoseconds a zone is ahead of UTC before 1900, for Java's old classes."""
+    """Return a zone's offset from UTC before 1900, in nanoseconds, according to Java's legacy classes."""
     now = datetime(2024, 1, 1, tzinfo=zone)
     offset = (now.utcoffset() or timedelta()) - (now.dst() or timedelta())
     return int(offset.total_seconds()) * 10**9

@@ -1,4 +1,4 @@
-"""`json`: each row an object, with the options of Flink's format of this name. In files each row is a line."""
+"""`json`: each row is an object, with the options of Flink's format of this name. In files each row is a line."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from penstock.table.plan.row_schema import RowSchema
 
 
 class JsonTableFormat(TableFormat):
-    """See the module's text."""
+    """See the module docstring."""
 
     name = "json"
     has_named_fields = True

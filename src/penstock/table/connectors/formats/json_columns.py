@@ -1,8 +1,8 @@
-"""JSON objects as columns: msgspec parses each message as the columns say, and Arrow arrays are made of the values.
+"""JSON objects as columns: msgspec parses each message to the columns' types, and the values become Arrow arrays.
 
 A message is read here only if every field has exactly the JSON type of its column. Any other message is left to
 `JsonMessageDecoder`, which reads it by itself, so the result for a message does not depend on its neighbours. Arrow's
-own JSON reader does not take part: it aborts the process for some messages that are not objects.
+own JSON reader is not used: it aborts the process for some messages that are not objects.
 """
 
 from __future__ import annotations
@@ -35,23 +35,23 @@ _TEXTS: Final = (types.CharType, types.VarCharType)
 _MOMENTS: Final = (types.TimestampType, types.LocalZonedTimestampType)
 _NULL: Final = msgspec.Raw(b"null")
 _NUMBER_STARTS: Final = frozenset(b"-0123456789")
-#: a kernel takes longer than single values below this number of texts
+#: below this number of texts a kernel takes longer than reading single values
 _KERNEL_TEXTS_MIN: Final = 32
-#: more objects in memory at the same time cost more in Python's cycle collector than in parsing
+#: with more objects in memory, Python's cycle collector takes longer than parsing
 _AT_ONCE: Final = 2048
-#: when as many messages from the first on are refused, the others are not tried
+#: if this many messages from the start are refused, the others are not tried
 _TRIES: Final = 16
 _REFUSED: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
 class Built(NamedTuple):
-    """A column, and the indices of values that have to be read by themselves; there the column holds anything."""
+    """A column, and the indices of values that must be read singly; the column holds arbitrary values there."""
 
     array: pa.Array
     unread: Sequence[int] = ()
 
 
-#: makes a column of values as msgspec parsed them
+#: builds a column from values parsed by msgspec
 BuildColumn = Callable[[Sequence[Any]], Built]
 
 
@@ -59,7 +59,7 @@ class ParsedColumns(NamedTuple):
     """Messages after parsing.
 
     Attributes:
-        arrays: the columns; none if no message was parsed.
+        arrays: the columns; empty if no message was parsed.
         places: the index of each row's message.
         left: the indices of the other messages, in order.
     """
@@ -77,7 +77,7 @@ class JsonColumns:
         rules: the options of the format.
 
     Raises:
-        UnsupportedError: for types that JSON does not have; it names the column.
+        UnsupportedError: for types that JSON lacks; it names the column.
     """
 
     def __init__(self, schema: RowSchema, rules: JsonRules) -> None:
@@ -88,7 +88,7 @@ class JsonColumns:
         self._tries = _TRIES
 
     def parse(self, messages: Sequence[bytes]) -> ParsedColumns:
-        """The columns of all messages whose fields have exactly the columns' types."""
+        """Return the columns of all messages whose fields have exactly the columns' types."""
         parts = [
             self._parse(messages[start : start + _AT_ONCE], start)
             for start in range(0, max(len(messages), 1), _AT_ONCE)
@@ -121,21 +121,21 @@ class JsonColumns:
         return ParsedColumns(arrays, places, left)
 
     def _objects(self, messages: Sequence[bytes]) -> tuple[list[Any], list[int]]:
-        """The objects of messages, and the indices of messages that msgspec refuses."""
+        """Return the objects in messages, and the indices of messages that msgspec refuses."""
         objects: list[Any] = []
         left: list[int] = []
         decode = self._decode if _are_utf8(messages) else self._decode_checked
         remaining = iter(messages)
         while True:
             try:
-                # The list keeps the objects before a message that is refused.
+                # The list keeps the objects before a refused message.
                 objects.extend(map(decode, remaining))
                 self._tries = _TRIES
                 return objects, left
             except _REFUSED:
                 left.append(len(objects) + len(left))
                 if not objects and len(left) >= self._tries:
-                    # Probably all have other types than the columns, such as objects in a column of text.
+                    # Probably all messages have other types than the columns, such as objects in a string column.
                     self._tries = 1
                     return objects, list(range(len(messages)))
 
@@ -153,7 +153,7 @@ def _are_utf8(messages: Sequence[bytes]) -> bool:
 
 
 def _struct(fields: Iterable[tuple[str, DataType]], rules: JsonRules) -> tuple[type[msgspec.Struct], list[BuildColumn]]:
-    """A class for objects with these fields, and how the column of each is made."""
+    """Return a class for objects with these fields, and the builder of each field's column."""
     definitions: list[Any] = []
     names: dict[str, str] = {}
     builds: list[BuildColumn] = []
@@ -172,7 +172,7 @@ def _values_of(struct: type[msgspec.Struct]) -> Callable[[Any], tuple[Any, ...]]
 
 
 def _column(kind: DataType, rules: JsonRules, what: str) -> tuple[Any, BuildColumn]:
-    """As what msgspec parses values of a type, and how their column is made."""
+    """Return the type that msgspec parses values to, and the builder of their column."""
     match kind:
         case types.BooleanType():
             return bool | None, _plain(kind)
@@ -206,7 +206,7 @@ def _plain(kind: DataType) -> BuildColumn:
 
 
 def _each(kind: DataType, read: ReadValue) -> BuildColumn:
-    """Values that are read one after the other."""
+    """Return a builder that reads values one by one."""
 
     def build(values: Sequence[Any]) -> Built:
         found: list[Any] = []
@@ -223,7 +223,7 @@ def _each(kind: DataType, read: ReadValue) -> BuildColumn:
 
 
 def _texts(kind: DataType, read: ReadValue, prepare: Callable[[pa.Array], pa.Array]) -> BuildColumn:
-    """Texts that a kernel reads; `prepare` replaces texts by NULL that the kernel must not read."""
+    """Return a builder that reads texts with a kernel, after `prepare` has nulled texts unsuitable for the kernel."""
     build_each = _each(kind, read)
     kernel = from_text_kernel(_STRING, kind, Session(), True)
 
@@ -241,7 +241,7 @@ def _texts(kind: DataType, read: ReadValue, prepare: Callable[[pa.Array], pa.Arr
 
 
 def _decimals(kind: types.DecimalType) -> BuildColumn:
-    """Numbers, which are parsed no further than their digits."""
+    """Return a builder for decimals, which msgspec leaves as raw digits."""
     build_texts = _texts(kind, value_reader(kind, JsonRules(), ""), lambda texts: texts)
 
     def build(values: Sequence[msgspec.Raw]) -> Built:
@@ -328,7 +328,7 @@ def _map(kind: DataType, key: DataType, item: DataType, rules: JsonRules, what: 
 
 
 def _flattened(values: Sequence[Any]) -> tuple[list[int], list[Any]]:
-    """The end of each value in the list of all elements, and that list."""
+    """Return the end of each value in the list of all elements, and that list."""
     try:
         return list(itertools.accumulate(map(len, values))), list(itertools.chain.from_iterable(values))
     except TypeError:  # a value is None
@@ -344,7 +344,7 @@ def _offsets(values: Sequence[Any], ends: Sequence[int]) -> pa.Array:
 
 
 def _owners(ends: Sequence[int], built: Built) -> Sequence[int]:
-    """The values whose elements were not read."""
+    """Return the indices of the values with unread elements."""
     if not built.unread:
         return ()
     return sorted(set(np.searchsorted(ends, built.unread, side="right").tolist()))

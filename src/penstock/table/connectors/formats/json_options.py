@@ -1,4 +1,4 @@
-"""The options that formats of JSON share."""
+"""The options shared by JSON formats."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from penstock.table.connectors.table_options import TableOptions
 
 
 def switch(key: str, description: str) -> ConfigOption[bool]:
-    """An option that is off unless set."""
+    """Return a boolean option that is off by default."""
     return ConfigOptions.key(key).boolean_type().default_value(False).with_description(description)
 
 
@@ -45,12 +45,12 @@ PLAIN_DECIMALS: Final = switch(
     "whether decimals are written with all their digits and without an exponent; else `1E+5` stands for `100000`",
 )
 LEAVE_OUT_NULLS: Final = switch("encode.ignore-null-fields", "whether fields that are NULL are left out")
-#: what a changelog in JSON has, too
+#: the options shared by JSON changelogs
 CHANGELOG_OPTIONS: Final = (IGNORE_ERRORS, TIMESTAMPS, NULL_KEY_MODE, NULL_KEY, PLAIN_DECIMALS, LEAVE_OUT_NULLS)
 
 
 def json_rules(options: TableOptions, fails_on_missing: bool = False) -> JsonRules:
-    """What the options say."""
+    """Return the rules set by the options."""
     return JsonRules(
         fails_on_missing,
         options.read(IGNORE_ERRORS),

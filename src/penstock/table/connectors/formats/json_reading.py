@@ -1,4 +1,4 @@
-"""JSON messages as columns, many at once; each message gives the same rows or the same error alone and among others."""
+"""JSON messages as columns, many at once. A message gives the same rows or error alone as among others."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _TEXT_CHARS_MAX: Final = 40
 
 
 class JsonMessageDecoder(MessageDecoder):
-    """Reads messages of one object each. A message of 0 bytes gives no row.
+    """Reads messages of one object each. An empty message gives no row.
 
     Args:
         schema: the columns.
@@ -32,7 +32,7 @@ class JsonMessageDecoder(MessageDecoder):
         takes_arrays: whether a message may be an array of objects; then each object is a row.
 
     Raises:
-        UnsupportedError: for types that JSON does not have; it names the column.
+        UnsupportedError: for types that JSON lacks; it names the column.
     """
 
     def __init__(self, schema: RowSchema, rules: JsonRules, takes_arrays: bool = True) -> None:
@@ -80,7 +80,7 @@ class JsonMessageDecoder(MessageDecoder):
         return [column_of(column, kind) for column, kind in zip(columns, self._schema.types, strict=True)]
 
     def _rows(self, message: bytes) -> list[tuple[Any, ...]]:
-        """The rows of one message, whose fields may have other JSON types than their columns."""
+        """Return the rows of one message, whose fields may have other JSON types than their columns."""
         if not message:
             return []
         value = self._parse(message)
@@ -108,7 +108,7 @@ class JsonMessageDecoder(MessageDecoder):
 
 
 def _wants_digits(kind: DataType) -> bool:
-    """Whether a column wants more of a number than a float holds."""
+    """Return whether a column needs more digits of a number than a float holds."""
     if isinstance(kind, types.DecimalType | types.BigIntType | types.CharType | types.VarCharType):
         return True
     return any(map(_wants_digits, kind.children()))

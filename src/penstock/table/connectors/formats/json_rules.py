@@ -1,11 +1,11 @@
-"""How a table is written as JSON."""
+"""The options of JSON tables."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Final
 
-#: the key of the option that says what becomes of keys of maps that are NULL
+#: the key of the option for NULL keys in maps
 NULL_KEYS: Final = "map-null-key.mode"
 
 
@@ -14,8 +14,8 @@ class JsonRules:
     """The options of the format `json`.
 
     Attributes:
-        null_keys: what becomes of an entry of a map whose key is NULL: FAIL, DROP or LITERAL.
-        null_key: the key that stands for NULL with LITERAL.
+        null_keys: how a map entry with a NULL key is written: FAIL, DROP or LITERAL.
+        null_key: the key written for NULL with LITERAL.
     """
 
     fails_on_missing: bool = False

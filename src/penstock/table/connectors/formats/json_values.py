@@ -1,4 +1,4 @@
-"""Values of JSON as held ones (see `data.values`), by type."""
+"""JSON values as internal values (see `data.values`), by type."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from penstock.table.functions.cast_from_text import reader
 from penstock.table.functions.definition import Session
 from penstock.table.functions.type_rules import INTEGERS
 
-#: reads one value that is not null; raises one of `BAD` for what it cannot read
+#: reads one value that is not null; raises one of `BAD` for an invalid value
 ReadValue = Callable[[Any], Any]
 BAD: Final = (ValueError, TypeError, ArithmeticError, FormatError, TableRuntimeError)
 
@@ -28,7 +28,7 @@ _WHOLE: Final = re.compile(r"[+-]?\d+")
 
 
 def value_reader(kind: DataType, rules: JsonRules, what: str) -> ReadValue:
-    """The function for values of a type. Raises `UnsupportedError`, which names `what`, for types JSON has not."""
+    """Return the function that reads values of a type. Raises `UnsupportedError`, naming `what`, for other types."""
     match kind:
         case types.BooleanType():
             return _boolean
@@ -64,7 +64,7 @@ def value_reader(kind: DataType, rules: JsonRules, what: str) -> ReadValue:
 
 
 def nullable(read: ReadValue, rules: JsonRules) -> ReadValue:
-    """A function for values that may be null. What cannot be read is NULL where errors are ignored."""
+    """Return a function for nullable values. Invalid values become NULL if errors are ignored."""
 
     def read_nullable(value: Any) -> Any:
         if value is None:
@@ -119,7 +119,7 @@ def _float(value: Any) -> float:
 
 
 def _float_of_text(text: str, read: Callable[[str], Any]) -> float:
-    """The same float as a cast gives, which is slow: Python reads the usual form of a number."""
+    """Return the same float as a cast, which is slow; the usual form of a number is parsed by Python."""
     found: float = float(text) if _NUMBER.fullmatch(text) else read(text)
     return found
 

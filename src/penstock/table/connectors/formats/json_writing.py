@@ -1,4 +1,4 @@
-"""Columns as JSON."""
+"""Writes columns as JSON."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from penstock.table.data.temporal_text import format_date, format_time, format_t
 from penstock.table.data.values import values_of
 from penstock.table.plan.row_schema import RowSchema
 
-#: gives what msgspec writes for a held value that is not None
+#: converts an internal value other than None to a value for msgspec
 Show = Callable[[Any], Any]
 _NANOSECOND_DIGITS: Final = 9
 
@@ -58,7 +58,10 @@ class JsonMessageEncoder(MessageEncoder):
 
 
 def shown(kind: DataType, rules: JsonRules, what: str) -> Show | None:
-    """What gives msgspec's values of a type; None where held ones are. Raises `UnsupportedError` for other types."""
+    """Return the conversion of a type's values for msgspec; None if none is needed.
+
+    Raises `UnsupportedError` for other types.
+    """
     match kind:
         case types.BooleanType() | types.IntegralType() | types.CharType() | types.VarCharType():
             return None
@@ -100,7 +103,7 @@ def _float(value: float) -> Any:
 
 
 def _short_float(value: float) -> Any:
-    """As few digits as tell a number of 32 bits from its neighbours."""
+    """Return a 32-bit float with the fewest digits that identify it."""
     return float(str(np.float32(value))) if math.isfinite(value) else _float(value)
 
 
@@ -109,7 +112,7 @@ def _plain(value: Any) -> msgspec.Raw:
 
 
 def _short(text: str) -> str:
-    """Without zeros at the end of the fraction of a second."""
+    """Strip trailing zeros from the fraction of a second."""
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 

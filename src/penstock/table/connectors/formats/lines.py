@@ -1,4 +1,4 @@
-"""Files made of messages: each is a line, read and written as columns."""
+"""Files of messages, one per line, read and written as columns."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class LinesFormat(StreamFormat[Any]):
     """Reads lines as columns.
 
     Args:
-        decoder: makes rows of lines.
-        skips_empty: whether an empty line is no row.
-        skips_bad: whether lines that are no rows are left out.
+        decoder: turns lines into rows.
+        skips_empty: whether empty lines are skipped.
+        skips_bad: whether invalid lines are skipped.
         splittable: whether several readers may share a file.
     """
 
@@ -38,7 +38,7 @@ class LinesFormat(StreamFormat[Any]):
 
 
 class LinesWriterFactory(BatchWriterFactory[Any]):
-    """Writes each row as a line. `types`: those of the columns, for rows that come one by one."""
+    """Writes each row as a line. `schema`: the columns of rows that arrive one by one."""
 
     def __init__(self, encoder: MessageEncoder, schema: RowSchema) -> None:
         self._encoder = encoder
@@ -50,22 +50,22 @@ class LinesWriterFactory(BatchWriterFactory[Any]):
 
 
 class ColumnsWriter(BatchWriter[Any]):
-    """The base of writers that take columns. Rows are tuples of held values, see `data.values`."""
+    """Base class of writers that take columns. Rows are tuples of internal values; see `data.values`."""
 
     def __init__(self, schema: RowSchema) -> None:
         self._schema = schema
 
     def add_elements(self, elements: Sequence[Any]) -> None:
-        """Makes columns of rows."""
+        """Turn rows into columns and write them."""
         columns = list(zip(*elements, strict=True))
         arrays = [column_of(values, kind) for values, kind in zip(columns, self._schema.types, strict=True)]
         self.add_columns(ColumnData(pa.RecordBatch.from_arrays(arrays, self._schema.names)))
 
     def flush(self) -> None:
-        """Nothing is held back."""
+        """Do nothing: rows are not buffered."""
 
     def finish(self) -> None:
-        """Nothing is left to do."""
+        """Do nothing: all data is already written."""
 
 
 class _LinesWriter(ColumnsWriter):

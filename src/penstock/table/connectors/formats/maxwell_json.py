@@ -1,4 +1,4 @@
-"""`maxwell-json`: what Maxwell says of the changes of a MySQL database."""
+"""`maxwell-json`: Maxwell's change messages of a MySQL database."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class _Message(msgspec.Struct, gc=False):
 
 
 class MaxwellEnvelope(JsonEnvelope):
-    """What Maxwell has around rows."""
+    """Maxwell's message envelope."""
 
     decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(_Message | None)
     known: ClassVar[Mapping[str, Known]] = {
@@ -54,7 +54,7 @@ class MaxwellEnvelope(JsonEnvelope):
 
 
 class MaxwellJsonFormat(JsonChangelogFormat):
-    """See the module's text."""
+    """See the module docstring."""
 
     name = "maxwell-json"
     envelope = MaxwellEnvelope

@@ -1,4 +1,4 @@
-"""A source whose records are messages as a source of columns: what a format makes of the messages."""
+"""A source of columns that a format decodes from the messages of another source."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ SplitT = TypeVar("SplitT")
 
 
 class MessagesSource(Source[Any, SplitT], Generic[SplitT]):
-    """Yields columns named c0, c1 and on of the messages (text or bytes) of another source.
+    """Emits columns named c0, c1 and so on, decoded from the messages (text or bytes) of another source.
 
     Args:
-        inner: where the messages come from.
-        decoder: makes columns of them.
-        name: the source, as errors name it.
-        skips_bad: whether messages that are no rows are left out, and counted; else they fail the job.
+        inner: the source of the messages.
+        decoder: turns messages into columns.
+        name: the name of the source in errors.
+        skips_bad: whether invalid messages are skipped and counted; otherwise they fail the job.
     """
 
     def __init__(self, inner: Source[Any, SplitT], decoder: MessageDecoder, name: str, *, skips_bad: bool) -> None:
@@ -45,25 +45,25 @@ class MessagesSource(Source[Any, SplitT], Generic[SplitT]):
 
     @property
     def boundedness(self) -> Boundedness:
-        """That of the messages."""
+        """The boundedness of the message source."""
         return self._inner.boundedness
 
     def max_parallelism(self) -> int | None:
-        """That of the messages."""
+        """Return the maximum parallelism of the message source."""
         return self._inner.max_parallelism()
 
     def check_tempo(self, mode: str, is_local: bool) -> None:
-        """As for the messages."""
+        """Check the execution mode against the message source."""
         self._inner.check_tempo(mode, is_local)
 
     def create_enumerator(
         self, context: SplitEnumeratorContext[SplitT], restored: Any | None
     ) -> SplitEnumerator[SplitT]:
-        """That of the messages."""
+        """Create the enumerator of the message source."""
         return self._inner.create_enumerator(context, restored)
 
     def create_reader(self, context: SourceReaderContext) -> SourceReader[Any, SplitT]:
-        """A new reader."""
+        """Create a reader."""
         inner = self._inner.create_reader(context)
         return _MessagesReader(context, inner, self._decoder, self._name, self._skips_bad)
 

@@ -1,4 +1,4 @@
-"""`ogg-json`: what Oracle GoldenGate says of the changes of a database."""
+"""`ogg-json`: Oracle GoldenGate's change messages of a database."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class _Message(msgspec.Struct, gc=False):
 
 
 class OggEnvelope(JsonEnvelope):
-    """What GoldenGate has around rows."""
+    """GoldenGate's message envelope."""
 
     decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(_Message | None)
     known: ClassVar[Mapping[str, Known]] = {
@@ -53,7 +53,7 @@ class OggEnvelope(JsonEnvelope):
 
 
 class OggJsonFormat(JsonChangelogFormat):
-    """See the module's text."""
+    """See the module docstring."""
 
     name = "ogg-json"
     envelope = OggEnvelope

@@ -1,4 +1,4 @@
-"""`orc`: columns in files, read and written by Arrow."""
+"""`orc`: columnar files, read and written by Arrow."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _REFUSED: Final = (*NO_FILE_TYPES, types.TimeType)
 
 
 class OrcTableFormat(TableFormat):
-    """See the module's text. Columns are found by their names."""
+    """See the module docstring. Columns are found by name."""
 
     name = "orc"
     options = (COMPRESS, STRIPE_SIZE)
@@ -60,17 +60,17 @@ class OrcTableFormat(TableFormat):
 
 
 def orc_columns(schema: RowSchema) -> pa.Schema:
-    """The columns of a file. Raises `UnsupportedError` for a type that the format has no form for."""
+    """Return the columns of a file. Raises `UnsupportedError` for a type that ORC cannot store."""
     return arrow_columns(schema, "ORC", _REFUSED)
 
 
 def _plain_times(column: pa.Array) -> pa.Array:
-    """Moments as plain timestamps in UTC: Spark and Flink do not read ORC's own type for moments."""
+    """Return instants as plain timestamps in UTC: Spark and Flink do not read ORC's own type for instants."""
     return column.view(_without_zone(column.type)) if pa.types.is_timestamp(column.type) else column
 
 
 def _without_zone(kind: pa.DataType) -> pa.DataType:
-    """A type with timestamps without a zone, also inside of lists, maps and structs."""
+    """Return a type with timestamps without a zone, also inside lists, maps and structs."""
     if pa.types.is_timestamp(kind):
         return pa.timestamp(kind.unit)
     if pa.types.is_struct(kind):
@@ -83,10 +83,10 @@ def _without_zone(kind: pa.DataType) -> pa.DataType:
 
 
 class TypedOrcFormat(BulkFormat[Any]):
-    """Reads columns of these names as these types. Stripes are shared by readers.
+    """Reads columns with these names and types. Readers share the stripes.
 
     Args:
-        schema: the columns, whose rows have only the fields that are wanted. A column that a file lacks is NULL.
+        schema: the columns; row columns have only the fields to read. A column that a file lacks is NULL.
         required: the columns that every file must have.
     """
 

@@ -1,4 +1,4 @@
-"""`parquet`: columns in files, read and written by Arrow."""
+"""`parquet`: columnar files, read and written by Arrow."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ UTC_TIMEZONE: Final = (
 
 
 class ParquetTableFormat(TableFormat):
-    """See the module's text. Columns are found by their names."""
+    """See the module docstring. Columns are found by name."""
 
     name = "parquet"
     options = (COMPRESSION, UTC_TIMEZONE)
@@ -76,7 +76,7 @@ class ParquetTableFormat(TableFormat):
         )
 
     def uses(self, condition: Typed) -> bool:
-        """See `TableFormat`: what row groups say of themselves."""
+        """See `TableFormat`. Uses the statistics of row groups."""
         return is_of_use(condition)
 
     def filtered(self, decoding: Decoding, schema: RowSchema, conditions: Sequence[Typed]) -> Decoding:
@@ -95,17 +95,17 @@ class ParquetTableFormat(TableFormat):
 
 
 def parquet_columns(schema: RowSchema) -> pa.Schema:
-    """The columns of a file. Raises `UnsupportedError` for a type that the format has no form for."""
+    """Return the columns of a file. Raises `UnsupportedError` for a type that Parquet cannot store."""
     return arrow_columns(schema, "Parquet", NO_FILE_TYPES)
 
 
 class TypedParquetFormat(BulkFormat[Any]):
-    """Reads columns of these names as these types. Row groups are shared by readers.
+    """Reads columns with these names and types. Readers share the row groups.
 
     Args:
-        schema: the columns, whose rows have only the fields that are wanted. A column that a file lacks is NULL.
-        filters: row groups are passed over that have no row for which all of them are true.
-        is_utc: whether timestamps in files are in UTC; None if a file's writer decides.
+        schema: the columns; row columns have only the fields to read. A column that a file lacks is NULL.
+        filters: row groups without a row that satisfies all filters are skipped.
+        is_utc: whether timestamps in files are in UTC; None if it depends on the file's writer.
         zone: the time zone of timestamps that are not in UTC.
         required: the columns that every file must have.
     """
@@ -136,7 +136,7 @@ class TypedParquetFormat(BulkFormat[Any]):
         )
 
     def with_filters(self, filters: Sequence[StatisticsFilter]) -> TypedParquetFormat:
-        """The same with more filters."""
+        """Return the format with additional filters."""
         return TypedParquetFormat(self._schema, (*self._filters, *filters), self._is_utc, self._zone, self._required)
 
     def open(self, file: BinaryIO) -> BulkFile[Any]:

@@ -1,9 +1,9 @@
-"""What can be said of row groups of Parquet without reading them: which of them have no row that a query wants.
+"""Selects the row groups of Parquet files that may have rows for a query, by their statistics.
 
-Files say the least and the greatest value of each column in a row group, and how many are NULL. A condition is of use
-when it compares columns with constants. Arrow's own filters give up where a column has a NULL, so this is worked out
-here. NaN is in no such figures, and texts may be cut short in them, so an inequality (`<>`) with one of these is of no
-use; nor is a column that has another type in a file than in the table.
+Files store the minimum, maximum and null count of each column in a row group. A condition is usable if it compares
+columns with constants. Arrow's own filters give up if a column has a NULL, so conditions are evaluated here. Statistics
+ignore NaN and may truncate strings, so an inequality (`<>`) on floats or strings is not usable; nor is a column whose
+type in the file differs from the table's.
 
 A statistic is used only if it can be compared. Writers differ: some put NaN into the bounds, swap them, or count NULLs
 wrongly. Such a statistic excludes nothing, so the row group is read.
@@ -28,17 +28,17 @@ from penstock.table.typed.nodes import Constant, Field, FunctionCall, Typed, sep
 _TURNED: Final = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _FLOATING: Final = (types.FloatType, types.DoubleType)
 _TEXTS: Final = (types.CharType, types.VarCharType)
-#: types whose values are whole numbers in figures
+#: types whose bounds in statistics are integers
 _WHOLE: Final = (types.IntegralType, types.DateType, types.TimestampType)
-#: more constants than this exclude hardly any row group, and are compared with the figures of each of them
+#: longer IN lists exclude hardly any row group, and each constant is compared with the statistics of every row group
 _IN_MAX: Final = 1_000
-#: how Parquet stores them, with bounds in the order of the values
+#: the physical types of these in Parquet, whose bounds sort like the values
 _WHOLE_IN_FILES: Final = ("INT32", "INT64")
 _COMPARED: Final = (*_WHOLE, *_FLOATING, types.DecimalType, *_TEXTS)
 
 
 class Figures(NamedTuple):
-    """What a row group says of a column: None where it does not. `nulls`: how many of `rows` values are NULL."""
+    """The statistics of a column in a row group; None if unknown. `nulls`: the number of NULLs in `rows` values."""
 
     rows: int
     least: Any = None
@@ -47,12 +47,12 @@ class Figures(NamedTuple):
 
     @property
     def has_bounds(self) -> bool:
-        """Whether both bounds are known and in order. NaN is in order with nothing, so it is not a bound."""
+        """Whether both bounds are known and in order. NaN compares with nothing, so it is not a valid bound."""
         return self.least is not None and self.greatest is not None and bool(self.least <= self.greatest)
 
     @property
     def has_only_nulls(self) -> bool:
-        """Whether every value is NULL. A count that bounds contradict, or above the number of rows, is wrong."""
+        """Whether every value is NULL. A count is wrong if bounds contradict it or if it exceeds the number of rows."""
         return self.nulls == self.rows and self.least is None and self.greatest is None
 
 
@@ -61,29 +61,29 @@ class StatisticsFilter:
     """A condition that only compares columns of files with constants.
 
     Attributes:
-        condition: what is to be true of rows.
-        columns: the names and types of the columns, by their places.
+        condition: the condition that rows must meet.
+        columns: the index, name and type of each column.
     """
 
     condition: Typed
     columns: tuple[tuple[int, str, pa.DataType], ...]
 
     def fits(self, schema: pa.Schema) -> bool:
-        """Whether a file has the columns as they are meant."""
+        """Return whether a file has the columns with the expected types."""
         return all(name in schema.names and schema.field(name).type == kind for _, name, kind in self.columns)
 
     def has_times(self) -> bool:
-        """Whether it compares timestamps."""
+        """Return whether the condition compares timestamps."""
         return any(pa.types.is_timestamp(kind) for _, _, kind in self.columns)
 
     def may_be_true(self, figures: Mapping[str, Figures]) -> bool:
-        """Whether a row group may have a row for which it is true. `figures`: of its columns, by their names."""
+        """Return whether a row group may have a row that meets the condition. `figures`: column statistics by name."""
         by_place = {place: figures[name] for place, name, _ in self.columns if name in figures}
         return len(by_place) < len(self.columns) or _may_be_true(self.condition, by_place)
 
 
 def statistics_filter(condition: Typed, schema: RowSchema) -> StatisticsFilter:
-    """A condition that `is_of_use`, over the columns of files."""
+    """Return the filter of a condition that `is_of_use`, over the columns of files."""
     read = sorted({one.index for one in condition.walk() if isinstance(one, Field)})
     return StatisticsFilter(
         condition, tuple((place, schema[place].name, arrow_type(schema[place].type)) for place in read)
@@ -91,7 +91,7 @@ def statistics_filter(condition: Typed, schema: RowSchema) -> StatisticsFilter:
 
 
 def is_of_use(condition: Typed) -> bool:
-    """Whether figures of row groups can say that a condition is true for none of their rows."""
+    """Return whether statistics can prove that no row in a row group meets a condition."""
     if not isinstance(condition, FunctionCall):
         return False
     operands = condition.operands
@@ -111,7 +111,7 @@ def is_of_use(condition: Typed) -> bool:
 
 
 def _is_comparison(function: str, column: Typed, constant: Typed) -> bool:
-    """Whether a column is compared with a constant of its own kind, and figures know what follows."""
+    """Return whether a column is compared with a constant of its own type in a way that statistics can decide."""
     if not isinstance(column, Field) or not isinstance(constant, Constant) or constant.value is None:
         return False
     if isinstance(column.type, _FLOATING) and constant.value != constant.value:
@@ -155,7 +155,7 @@ def _figures_of(column: Typed, figures: Mapping[int, Figures]) -> Figures:
 
 
 def _may_compare(function: str, column: Typed, constant: Typed, figures: Mapping[int, Figures]) -> bool:
-    """Whether some value between the least and the greatest one compares so."""
+    """Return whether a value between the bounds may satisfy the comparison."""
     found = _figures_of(column, figures)
     if found.has_only_nulls:
         return False
@@ -182,7 +182,7 @@ _BETWEEN: Final[Mapping[str, Callable[[Any, Any, Any], bool]]] = {
 
 
 def groups_of(file: Any, filters: Sequence[StatisticsFilter]) -> frozenset[int]:
-    """The row groups of a file (a `pyarrow.parquet.ParquetFile`) that may have a row for which all filters are true."""
+    """Return the row groups of a `pyarrow.parquet.ParquetFile` that may have a row that satisfies all filters."""
     schema = file.schema_arrow
     fitting = [one for one in filters if one.fits(schema)]
     kinds = {name: kind for one in fitting for _, name, kind in one.columns}
@@ -207,17 +207,17 @@ def _read(column: Any, rows: int, kind: pa.DataType) -> Figures:
     if not told.has_min_max or column.physical_type == "INT96":
         return Figures(rows, nulls=nulls)
     if pa.types.is_integer(kind) or pa.types.is_date(kind) or pa.types.is_timestamp(kind):
-        if told.physical_type not in _WHOLE_IN_FILES:  # INT96, whose bounds have no order
+        if told.physical_type not in _WHOLE_IN_FILES:  # INT96 bounds have no order
             return Figures(rows, nulls=nulls)
         return Figures(rows, told.min_raw, told.max_raw, nulls)
     try:
         return Figures(rows, told.min, told.max, nulls)
-    except UnicodeDecodeError:  # a text that was cut within a character
+    except UnicodeDecodeError:  # a string truncated within a character
         return Figures(rows, nulls=nulls)
 
 
 def leaves_of(schema: pa.Schema) -> list[str] | None:
-    """The names of columns and of fields in rows, as Parquet counts them; None where a name has a point in it."""
+    """Return the names of Parquet's leaf columns, including nested fields; None if a name contains a dot."""
     found = [leaf for field in schema for leaf in _leaves("", field)]
     return None if None in found else [one for one in found if one is not None]
 

@@ -1,4 +1,4 @@
-"""`protobuf`: each row a message of Protocol Buffers, with the options of Flink's format of this name."""
+"""`protobuf`: each row is a Protocol Buffers message, with the options of Flink's format of this name."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ _TEXTS: Final = (types.CharType, types.VarCharType)
 
 
 class ProtobufTableFormat(TableFormat):
-    """See the module's text. Columns are found by their names; those of a oneof are columns like others."""
+    """See the module docstring. Columns are found by name; the fields of a oneof are ordinary columns."""
 
     name = "protobuf"
     options = (MESSAGE, DESCRIPTORS, IGNORE_ERRORS, READ_DEFAULTS, NULL_TEXT)
@@ -65,7 +65,7 @@ class ProtobufTableFormat(TableFormat):
         """See `TableFormat`."""
         message = _message(options)
         columns = RowSchema(tuple(schema[place] for place in wanted))
-        _wanted_of(message, schema, options)  # raises for columns that are not wanted, too
+        _wanted_of(message, schema, options)  # also raises for columns that are not read
         decoder = ProtobufDecoder(message, columns, _wanted_of(message, columns, options), options.read(READ_DEFAULTS))
         return Decoding(None, decoder, options.read(IGNORE_ERRORS))
 
@@ -78,7 +78,7 @@ class ProtobufTableFormat(TableFormat):
 
 
 class HeldShapes:
-    """Messages inside of others as tuples, maps as lists of pairs."""
+    """Represents nested messages as tuples, and maps as lists of pairs."""
 
     def record(self, names: Sequence[str]) -> Callable[[list[Any]], Any]:
         """See `Shapes`."""
@@ -100,7 +100,7 @@ class HeldShapes:
 
 
 class ProtobufDecoder(MessageDecoder):
-    """Reads messages of a type. `wanted`: their fields that are columns."""
+    """Reads messages of one type. `wanted`: the fields that are columns."""
 
     def __init__(
         self, message: ProtobufType, schema: RowSchema, wanted: Mapping[str, Wanted], reads_defaults: bool
@@ -120,7 +120,7 @@ class ProtobufDecoder(MessageDecoder):
 
 
 class ProtobufEncoder(MessageEncoder):
-    """Writes messages of a type. A column that is NULL is left out."""
+    """Writes messages of one type. NULL columns are left out."""
 
     def __init__(self, message: ProtobufType, schema: RowSchema, wanted: Mapping[str, Wanted], null_text: str) -> None:
         self._parts = message, schema, wanted, null_text
@@ -160,7 +160,7 @@ def _wanted_of(message: ProtobufType, schema: RowSchema, options: TableOptions) 
 
 
 def _wanted(field: Any, kind: DataType) -> Wanted:
-    """What is wanted of a field as a column of a type. Raises FormatError where it cannot be one."""
+    """Return how to read a field as a column of a type. Raises FormatError if they are incompatible."""
     if is_map(field):
         if not isinstance(kind, types.MapType):
             raise _unfit(field, kind, "a map")
@@ -192,7 +192,7 @@ def _element(field: Any, kind: DataType) -> Wanted:
 
 
 def _fitting(field: Any) -> tuple[type[DataType], ...]:
-    """The types of columns for a field. A value that its column does not hold makes the message malformed."""
+    """Return the column types for a field. A value that does not fit its column makes the message malformed."""
     if field.type == field.TYPE_BYTES:
         return types.BinaryType, types.VarBinaryType
     by_kind: dict[int, tuple[type[DataType], ...]] = {

@@ -1,4 +1,4 @@
-"""`raw`: one column, whose value is the message; in files each line."""
+"""`raw`: one column, whose value is the whole message; in files each line is a message."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ CHARSET: Final = (
 ENDIANNESS: Final = ConfigOption(
     "endianness", choice("big-endian", "little-endian"), "big-endian", "in which order the bytes of a number are"
 )
-#: the codes of `struct` for numbers
+#: the `struct` codes of numbers
 _CODES: Final[dict[type[DataType], str]] = {
     types.TinyIntType: "b",
     types.SmallIntType: "h",
@@ -48,7 +48,7 @@ _CODES: Final[dict[type[DataType], str]] = {
 
 
 class RawTableFormat(TableFormat):
-    """See the module's text."""
+    """See the module docstring."""
 
     name = "raw"
     options = (CHARSET, ENDIANNESS)
@@ -65,7 +65,7 @@ class RawTableFormat(TableFormat):
 
 
 class RawDecoder(MessageDecoder):
-    """Reads the value of the only column. `times`: how often it is wanted."""
+    """Reads the value of the only column. `times`: how often the column is selected."""
 
     def __init__(self, column: PlanColumn, times: int, charset: str, order: str) -> None:
         self._parts = column, times, charset, order
@@ -91,7 +91,7 @@ class RawDecoder(MessageDecoder):
 
 
 class RawEncoder(MessageEncoder):
-    """Writes the value of the only column; nothing for NULL."""
+    """Writes the value of the only column; NULL is empty."""
 
     def __init__(self, column: PlanColumn, charset: str, order: str) -> None:
         self._parts = column, charset, order

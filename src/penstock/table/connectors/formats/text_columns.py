@@ -1,4 +1,4 @@
-"""Columns of text as columns of values, and which of the texts are none."""
+"""Parses text columns to columns of values, and reports invalid texts."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _PLAIN: Final = (types.NumericType, types.BooleanType, types.DateType, types.Tim
 
 
 class Read(NamedTuple):
-    """Values with NULL for what is none; `bad` says where a text was no value, and is None where none was bad."""
+    """Parsed values, with NULL for invalid texts; `bad` marks the invalid texts, and is None if all are valid."""
 
     values: pa.Array
     bad: pa.Array | None = None
 
 
-#: reads a column of texts
+#: parses a column of texts
 ReadColumn = Callable[[pa.Array], Read]
 
 
@@ -40,9 +40,9 @@ class TextRules:
     """How values are written as text.
 
     Attributes:
-        null: the text that stands for NULL; None for none.
-        separator: what stands between the elements of an array, and the fields of a row inside of one.
-        is_iso: whether points in time have a T between day and time; else a space. None for either.
+        null: the text for NULL, if any.
+        separator: separates the elements of an array, and the fields of a nested row.
+        is_iso: whether timestamps have a T between date and time; otherwise a space. None for either.
     """
 
     null: str | None = None
@@ -51,7 +51,7 @@ class TextRules:
 
 
 def column_reader(kind: DataType, rules: TextRules, what: str) -> ReadColumn:
-    """The function that reads texts as values of a type. Raises `UnsupportedError`, which names `what`, for others."""
+    """Return the function that parses texts to a type. Raises `UnsupportedError`, naming `what`, for other types."""
     read = _reader(kind, rules, what)
     if rules.null is None:
         return read
@@ -100,7 +100,7 @@ def _plain(kind: DataType, rules: TextRules) -> ReadColumn:
 
 
 def _moments(texts: pa.Array, kind: DataType, is_iso: bool | None) -> pa.Array:
-    """Points in time as a cast reads them. A point on the time line ends with Z."""
+    """Return timestamps in the form that a cast reads. TIMESTAMP_LTZ values end with Z."""
     if is_iso is not None:
         pattern = r"^[^ T]*T[^ T]*$" if is_iso else r"^[^T]*$"
         texts = pc.if_else(pc.match_substring_regex(texts, pattern), texts, pa.scalar(None, pa.string()))
@@ -116,7 +116,7 @@ def _checked(given: pa.Array, found: pa.Array) -> Read:
 
 
 def _booleans(texts: pa.Array) -> Read:
-    """As Java's `Boolean.parseBoolean`, with which Flink reads them: TRUE for `true`, and FALSE for any other text."""
+    """Parse like Java's `Boolean.parseBoolean`, which Flink uses: TRUE for `true`, NULL for blank text, else FALSE."""
     given = pc.utf8_lower(pc.utf8_trim_whitespace(texts))
     given = pc.if_else(pc.equal(given, ""), pa.scalar(None, pa.string()), given)
     return Read(pc.equal(given, "true"))
@@ -143,7 +143,7 @@ def _array(read: ReadColumn, separator: str, kind: DataType) -> ReadColumn:
     def read_array(texts: pa.Array) -> Read:
         parts = pc.split_pattern(texts, separator)
         empty = pc.equal(texts, "")
-        # An empty text is an array without elements, not one with an empty element.
+        # An empty text is an empty array, not an array with one empty element.
         parts = pc.if_else(empty, pa.scalar([], parts.type), parts)
         found, bad = read(parts.flatten())
         offsets = parts.offsets if not parts.null_count else _offsets(parts)

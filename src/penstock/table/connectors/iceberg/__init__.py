@@ -1,1 +1,1 @@
-"""`iceberg`: tables of Apache Iceberg, with the options of its connector for Flink."""
+"""`iceberg`: Apache Iceberg tables, with the options of Iceberg's connector for Flink."""

@@ -1,7 +1,7 @@
-"""Conditions of a query as expressions of pyiceberg, by which files and parts of them are left out.
+"""Translates query conditions to pyiceberg expressions, which skip files and parts of files.
 
-They leave out no row for which a condition is true; the query asks every condition again. So only such are taken as
-mean the same in both: comparisons of a column with constants of its own kind.
+They skip no row that satisfies a condition; the query evaluates every condition again. Only conditions with the same
+meaning in both systems are translated: comparisons of a column with constants of its own kind.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _CLASSES: Final = {
     ">": "GreaterThan",
     ">=": "GreaterThanOrEqual",
 }
-#: Kinds of which all types compare with each other, and have the same order here and there.
+#: Groups of types that all compare with each other, in the same order in both systems.
 _KINDS: Final[tuple[tuple[type[DataType], ...], ...]] = (
     (types.IntegralType,),
     (types.VarCharType,),
@@ -33,10 +33,10 @@ _IN_MAX: Final = 200
 
 
 def condition_of(condition: Typed, names: Sequence[str]) -> Any | None:
-    """A condition over columns with these names; None for what does not help to leave out rows."""
+    """Return a condition over columns with these names; None if it cannot be used to skip rows."""
     from pyiceberg import expressions
 
-    found: Any = expressions  # whose classes take names, which their types do not say
+    found: Any = expressions  # its classes accept names, which their type hints omit
     if not isinstance(condition, FunctionCall) or condition.options:
         return None
     name, operands = condition.function, condition.operands
@@ -69,7 +69,7 @@ def condition_of(condition: Typed, names: Sequence[str]) -> Any | None:
 
 
 def _constant(constant: Typed, other: DataType) -> Any | None:
-    """The value of a constant of the same kind as a column; None for NULL, and for any other."""
+    """Return the value of a constant of the column's kind; None for NULL and for other constants."""
     if not isinstance(constant, Constant) or constant.value is None:
         return None
     for kind in _KINDS:
@@ -80,6 +80,6 @@ def _constant(constant: Typed, other: DataType) -> Any | None:
             value = column_of([constant.value], constant.type)[0].as_py()
             if isinstance(other, types.IntegralType) and not -(2**63) <= value < 2**63:
                 return None
-            # Dates are days since 1970, as pyiceberg has them in its text.
+            # pyiceberg parses dates from ISO text.
             return value.isoformat() if isinstance(other, types.DateType) else value
     return None

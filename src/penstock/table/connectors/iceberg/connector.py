@@ -1,4 +1,4 @@
-"""`iceberg`: reads, follows and writes tables of Iceberg."""
+"""`iceberg`: reads, follows and writes Iceberg tables."""
 
 from __future__ import annotations
 
@@ -60,12 +60,12 @@ _OTHERS: Final = (
     types.BitmapType,
     types.NullType,
 )
-#: the commas between partitionings, and not those within one
+#: the commas between partition transforms, not those within one
 _COMMA: Final = re.compile(r",(?![^(]*\))")
 
 
 class IcebergConnector(TableConnector):
-    """See the module's text."""
+    """See the module docstring."""
 
     name = "iceberg"
     required_options = (CATALOG_NAME,)
@@ -74,11 +74,11 @@ class IcebergConnector(TableConnector):
     takes_overwrites = True
 
     def more_options(self, options: TableOptions, columns: Sequence[str]) -> Iterable[str]:
-        """Those of catalogs, their file systems, and tables that are made."""
+        """Return the options of catalogs, their file systems, and new tables."""
         return more_keys(options)
 
     def scan(self, scan: Scan, options: TableOptions) -> TableScan:
-        """Raises `ValidationError` for options that do not fit together."""
+        """Return the scan. Raises `ValidationError` for conflicting options."""
         require_library()
         check_types(options.title, scan.schema, is_read=True)
         scanned = Scanned(
@@ -101,13 +101,13 @@ class IcebergConnector(TableConnector):
         return IcebergScan(scanned, tuple(scan.schema))
 
     def lookup(self, scan: Scan, key: Sequence[int], options: TableOptions) -> TableLookup:
-        """Reads the table once, and holds its rows."""
+        """Return a lookup that reads the table once and caches its rows."""
         found = self.scan(scan, options)
         found.check()
         return held_lookup(found.reader(), scan, key)
 
     def writer(self, write: Write, options: TableOptions) -> TableWriter:
-        """Adds rows, or writes by the primary key where the table declares one."""
+        """Return a writer that appends rows, or writes by primary key if the table declares one."""
         require_library()
         check_types(options.title, write.schema)
         is_by_key = bool(write.key) and options.read(UPSERT) and not write.overwrites
@@ -153,7 +153,7 @@ def _declared(write: Write, options: TableOptions, key: tuple[str, ...]) -> Decl
 
 
 def check_types(title: str, schema: RowSchema, is_read: bool = False) -> None:
-    """Raise `UnsupportedError` for columns whose types Iceberg does not have. Read are times with 9 digits, too."""
+    """Raise `UnsupportedError` for column types that Iceberg lacks. Timestamps with 9 digits can only be read."""
     for column in schema:
         waiting = [column.type]
         while waiting:

@@ -113,14 +113,14 @@ OPTIONAL: Final[tuple[ConfigOption[Any], ...]] = (
     RETENTION,
 )
 
-#: Options that go to the catalog and its file system as they are; others do behind `catalog.`.
+#: Options passed unchanged to the catalog and its file system; others need the prefix `catalog.`.
 _OF_CATALOG: Final = re.compile(
     r"(s3|adls|gcs|hdfs|hf|rest|glue|hive|client|oauth2|header|ssl)\..+|token|credential|scope|prefix|py-io-impl"
 )
-#: Options that become properties of a table that is made.
+#: Options that become properties of a new table.
 _OF_TABLE: Final = re.compile(r"write\.(?!upsert\.enabled).+|commit\..+|history\..+|format-version|gc\.enabled")
 _BEHIND: Final = "catalog."
-#: options of Iceberg's connector that are not built, and why
+#: unsupported options of Iceberg's connector, and why
 _REFUSED: Final = (
     (re.compile(r"catalog-impl"), "catalogs are pyiceberg's: use 'catalog-type', or 'catalog.py-catalog-impl'"),
     (re.compile(r"(start|end)-tag|end-snapshot-id"), "a part of the history is not read by itself"),
@@ -130,10 +130,10 @@ _REFUSED: Final = (
 
 
 def more_keys(options: TableOptions) -> Iterable[str]:
-    """Those of a table's options that are the catalog's, or the table's own.
+    """Return the options of a table that belong to the catalog or to the Iceberg table.
 
     Raises:
-        UnsupportedError: for options that are Iceberg's, but not built.
+        UnsupportedError: for options of Iceberg's connector that are not supported.
     """
     for key in options:
         for pattern, reason in _REFUSED:
@@ -146,7 +146,7 @@ def more_keys(options: TableOptions) -> Iterable[str]:
 
 
 def loader_of(options: TableOptions, path: tuple[str, ...]) -> TableLoader:
-    """Where the table is."""
+    """Return the loader of the table."""
     properties = {key: options[key] for key in options if _OF_CATALOG.fullmatch(key)}
     properties |= {key.removeprefix(_BEHIND): options[key] for key in options if key.startswith(_BEHIND)}
     for option, name in ((CATALOG_TYPE, "type"), (URI, "uri"), (WAREHOUSE, "warehouse")):
@@ -162,12 +162,12 @@ def loader_of(options: TableOptions, path: tuple[str, ...]) -> TableLoader:
 
 
 def table_properties(options: TableOptions) -> tuple[tuple[str, str], ...]:
-    """What a table that is made is told."""
+    """Return the properties for a new table."""
     return tuple(sorted((key, options[key]) for key in options if _OF_TABLE.fullmatch(key)))
 
 
 def strategy_of(options: TableOptions) -> StreamingStartingStrategy:
-    """Where following begins. Raises `ValidationError` for what is no strategy."""
+    """Return where following begins. Raises `ValidationError` for an unknown strategy."""
     text = options.read(STRATEGY).upper().replace("-", "_")
     try:
         return StreamingStartingStrategy(text)

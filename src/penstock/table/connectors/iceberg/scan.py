@@ -1,4 +1,4 @@
-"""A table of Iceberg that is to be read, with its abilities."""
+"""The scan of an Iceberg table, with its abilities."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from penstock.table.typed.nodes import Typed
 
 @dataclass(frozen=True, slots=True)
 class IcebergScan(TableScan, ProjectionPushDown, FilterPushDown, LimitPushDown):
-    """Reads some columns, and leaves out partitions, files and parts of these.
+    """Reads some columns, and skips partitions, files and parts of files.
 
     Attributes:
-        scanned: what is read, but for its columns.
-        columns: those that are wanted.
+        scanned: the scan settings, except for the columns.
+        columns: the columns to read.
     """
 
     scanned: Scanned
@@ -54,7 +54,7 @@ class IcebergScan(TableScan, ProjectionPushDown, FilterPushDown, LimitPushDown):
         return replace(self, columns=tuple(self.columns[place] for place in columns))
 
     def with_conditions(self, conditions: Sequence[Typed]) -> Filtered:
-        """See `FilterPushDown`. The query asks all of them again."""
+        """See `FilterPushDown`. The query evaluates all conditions again."""
         from pyiceberg.expressions import And
 
         names = [one.name for one in self.columns]

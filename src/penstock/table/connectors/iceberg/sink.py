@@ -14,7 +14,7 @@ from penstock.table.plan.row_schema import RowSchema
 
 
 class TableIcebergSink(IcebergSink):
-    """Takes rows as (kind, held values), or columns by their places."""
+    """Accepts rows as (kind, internal values), or columns by position."""
 
     def __init__(self, settings: SinkSettings, schema: RowSchema) -> None:
         super().__init__(settings)
@@ -26,7 +26,7 @@ class TableIcebergSink(IcebergSink):
 
 
 class _TableWriter(SinkWriter[Any, Staged]):
-    """Gives columns the names that they have in the table."""
+    """Renames columns to their names in the table."""
 
     def __init__(self, writer: SinkWriter[Any, Staged], schema: RowSchema) -> None:
         self._writer = writer

@@ -1,1 +1,1 @@
-"""`jdbc`: tables of PostgreSQL, with the options of Flink's connector of this name."""
+"""`jdbc`: PostgreSQL tables, with the options of Flink's connector of this name."""

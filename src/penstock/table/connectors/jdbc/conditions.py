@@ -1,8 +1,8 @@
-"""Conditions of a query as SQL of PostgreSQL.
+"""Translates query conditions to PostgreSQL's SQL.
 
-Both systems agree on whole and decimal numbers, booleans, days and points in time. They do not wholly agree on texts
-(CHAR has blanks at its end here and not there) and floating-point numbers (NaN is greater than all others for
-PostgreSQL). Of these, such conditions are taken as leave out no row too many, and the query asks them again.
+Both systems agree on integers, decimals, booleans, dates and timestamps. They differ in part on strings (CHAR is padded
+with blanks here, but not in PostgreSQL) and on floats (PostgreSQL sorts NaN above all other numbers). Conditions on
+these are translated only if they exclude no matching row, and the query evaluates them again.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ _CASTS: Final[tuple[tuple[type[DataType], str], ...]] = (
     (types.LocalZonedTimestampType, "timestamptz"),
     (types.TimestampType, "timestamp"),
 )
-#: more constants than this stay a condition here
+#: longer lists of constants are evaluated by the query
 _IN_MAX: Final = 1_000
 _TEXTS: Final = (types.CharType, types.VarCharType)
 
 
 class Condition(NamedTuple):
-    """A condition in SQL, and whether it is true for exactly the same rows; else it is true for more."""
+    """A condition in SQL, and whether it is true for exactly the same rows; otherwise it is true for more rows."""
 
     sql: str
     is_exact: bool
 
 
 def condition_of(condition: Typed, columns: Sequence[str]) -> Condition | None:
-    """A condition over columns, which are expressions in SQL; None for what cannot be asked of the server."""
+    """Return a condition over columns, given as SQL expressions; None if the server cannot evaluate it."""
     if isinstance(condition, Field):
         return Condition(columns[condition.index], True) if isinstance(condition.type, types.BooleanType) else None
     if not isinstance(condition, FunctionCall) or condition.options:
@@ -72,7 +72,7 @@ def _comparison(name: str, left: Typed, right: Typed, columns: Sequence[str]) ->
     if not isinstance(left, Field) or not isinstance(right, Constant):
         return None
     is_text = isinstance(left.type, _TEXTS)
-    # NaN would be left out by `<`; it is no such number here either.
+    # NaN needs no special case: `<` excludes it both in PostgreSQL and here.
     if is_text and name != "=":
         return None
     value = _constant(right, left.type)
@@ -92,7 +92,7 @@ def _any_of(column: Field, constants: Sequence[Typed], columns: Sequence[str]) -
 
 
 def _constant(constant: Constant, other: DataType) -> str | None:
-    """A constant in SQL; None for NULL, and for one that is compared with a column of another kind."""
+    """Return a constant in SQL; None for NULL, and if the column is of another kind."""
     if constant.value is None:
         return None
     text = literal(texts_of(column_of([constant.value], constant.type))[0].as_py())

@@ -1,4 +1,4 @@
-"""`jdbc`: reads, looks up and writes tables of PostgreSQL."""
+"""`jdbc`: reads, looks up and writes PostgreSQL tables."""
 
 from __future__ import annotations
 
@@ -55,19 +55,19 @@ _GUARANTEES: Final = ("at-least-once", "exactly-once")
 
 
 class JdbcConnector(TableConnector):
-    """See the module's text."""
+    """See the module docstring."""
 
     name = "jdbc"
     required_options = (URL, TABLE)
     optional_options = OPTIONAL
 
     def more_options(self, options: TableOptions, columns: Sequence[str]) -> Iterable[str]:
-        """None; those that are not built are refused with their reason."""
+        """Return no more options, and reject unsupported ones with the reason."""
         refuse_unsupported(options)
         return ()
 
     def scan(self, scan: Scan, options: TableOptions) -> TableScan:
-        """Raises `ValidationError` for options that do not fit together."""
+        """Return the scan. Raises `ValidationError` for conflicting options."""
         driver()
         check_types(options.title, scan.schema)
         return JdbcScan(
@@ -80,7 +80,7 @@ class JdbcConnector(TableConnector):
         )
 
     def lookup(self, scan: Scan, key: Sequence[int], options: TableOptions) -> TableLookup:
-        """Asks by all columns of the key."""
+        """Return a lookup by all key columns."""
         driver()
         check_types(options.title, scan.schema)
         spec = LookupSpec(
@@ -89,14 +89,14 @@ class JdbcConnector(TableConnector):
             tuple(scan.schema.names),
             tuple(arrow_type(one.type) for one in scan.schema),
             tuple(scan.schema[place].name for place in key),
-            # With the option the join itself asks again.
+            # With this option the join itself retries.
             0 if "lookup.max-retries" in options else 3,
             unrepresentable_of(options),
         )
         return TableLookup(tuple(key), partial(JdbcLookupReader, spec))
 
     def writer(self, write: Write, options: TableOptions) -> TableWriter:
-        """Writes by the primary key where the table declares one."""
+        """Return a writer, which writes by primary key if the table declares one."""
         driver()
         if write.overwrites:
             raise UnsupportedError(
@@ -122,7 +122,7 @@ class JdbcConnector(TableConnector):
 
 
 def check_types(title: str, schema: RowSchema) -> None:
-    """Raise `UnsupportedError` for columns whose types PostgreSQL does not have."""
+    """Raise `UnsupportedError` for column types that PostgreSQL lacks."""
     for column in schema:
         kind = column.type.element_type if type(column.type) is types.ArrayType else column.type
         if not isinstance(kind, _PLAIN):

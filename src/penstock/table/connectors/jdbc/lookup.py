@@ -1,4 +1,4 @@
-"""Rows of keys for look-up joins, asked for in one query for a batch."""
+"""Finds rows by key for lookup joins, with one query per batch of keys."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from penstock.table.connectors.lookup import LookedUp, LookupReader
 
 @dataclass(frozen=True, slots=True)
 class LookupSpec:
-    """A look-up in a table.
+    """A lookup in a table.
 
     Attributes:
         address: the database.
-        table: its path.
-        names: of its columns, and
-        types: their types.
-        key: the names of the key's columns.
-        retries: how often a query is tried again.
+        table: the path of the table.
+        names: the names of its columns.
+        types: the types of its columns.
+        key: the names of the key columns.
+        retries: how often a query is retried.
         unrepresentable: what to do with values that a type cannot hold.
     """
 
@@ -37,7 +37,7 @@ class LookupSpec:
 
 
 class JdbcLookupReader(LookupReader):
-    """See the module's text."""
+    """See the module docstring."""
 
     def __init__(self, spec: LookupSpec) -> None:
         columns = [

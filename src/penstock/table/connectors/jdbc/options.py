@@ -119,7 +119,7 @@ OPTIONAL: Final[tuple[ConfigOption[Any], ...]] = (
     LEDGER_TABLE,
 )
 
-#: options of Flink's connector that are not built, and why
+#: unsupported options of Flink's connector, and why
 _REFUSED: Final = (
     (re.compile(r"scan\.auto-commit"), "a scan is one transaction, with one snapshot for all parts"),
     (re.compile(r"connection\.max-retry-timeout"), "the URL's connect_timeout says how long to wait for a connection"),
@@ -128,7 +128,7 @@ _REFUSED: Final = (
 
 
 def refuse_unsupported(options: TableOptions) -> None:
-    """Raise `UnsupportedError` for options that are Flink's, but not built."""
+    """Raise `UnsupportedError` for options of Flink's connector that are not supported."""
     for key in options:
         for pattern, reason in _REFUSED:
             if pattern.fullmatch(key):
@@ -138,7 +138,7 @@ def refuse_unsupported(options: TableOptions) -> None:
 
 
 def address_of(options: TableOptions) -> Address:
-    """Where the table is. Raises `ValidationError` for what is no URL of PostgreSQL."""
+    """Return the address of the database. Raises `ValidationError` if the URL is not a PostgreSQL URL."""
     driver = options.read(DRIVER_NAME)
     if driver not in (None, DRIVER):
         raise options.wrong(DRIVER_NAME.key(), f"the only driver there is is {DRIVER}, not {driver}")
@@ -149,7 +149,7 @@ def address_of(options: TableOptions) -> Address:
 
 
 def unrepresentable_of(options: TableOptions) -> str:
-    """How to read values that a type cannot hold. Raises `ValidationError` for another text."""
+    """Return how to read values that a type cannot hold. Raises `ValidationError` for an unknown mode."""
     try:
         return check_mode(options.read(UNREPRESENTABLE))
     except ConfigurationError as error:
@@ -157,7 +157,10 @@ def unrepresentable_of(options: TableOptions) -> str:
 
 
 def partitions_of(options: TableOptions) -> Partitions | None:
-    """How the table is cut. Raises `ValidationError` where only some of the options are there."""
+    """Return how the table is partitioned; None if it is not.
+
+    Raises `ValidationError` if only some of the options are set.
+    """
     column, count = options.read(PARTITION_COLUMN), options.read(PARTITION_COUNT)
     lower, upper = options.read(LOWER), options.read(UPPER)
     if column is None and count is None and lower is None and upper is None:

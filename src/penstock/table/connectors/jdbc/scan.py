@@ -1,4 +1,4 @@
-"""A table of PostgreSQL that is to be read, with its abilities."""
+"""The scan of a PostgreSQL table, with its abilities."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from penstock.table.typed.nodes import Typed
 
 @dataclass(frozen=True, slots=True)
 class JdbcScan(TableScan, ProjectionPushDown, FilterPushDown, LimitPushDown):
-    """Reads some columns, and leaves out rows where they lie.
+    """Reads some columns, and filters rows on the server.
 
     Attributes:
         address: the database.
         table: the path of the table.
-        columns: those that are wanted.
+        columns: the columns to read.
         fetch_size: how many rows are fetched at a time.
-        partitions: how the table is cut.
-        conditions: in SQL.
-        limit: how many rows of each part are enough; None for all.
+        partitions: how the table is partitioned.
+        conditions: filters in SQL.
+        limit: the number of rows needed from each partition; None for all.
         unrepresentable: what to do with values that a type cannot hold.
     """
 
@@ -70,7 +70,7 @@ class JdbcScan(TableScan, ProjectionPushDown, FilterPushDown, LimitPushDown):
         return replace(self, columns=tuple(self.columns[place] for place in columns))
 
     def with_conditions(self, conditions: Sequence[Typed]) -> Filtered:
-        """See `FilterPushDown`. The server does not know which values become NULL here, so it filters nothing then."""
+        """See `FilterPushDown`. Filters nothing if unrepresentable values become NULL, which the server cannot know."""
         if self.unrepresentable == NULL:
             return Filtered(self, tuple(conditions), ())
         names = [quoted(one.name) for one in self.columns]

@@ -1,11 +1,12 @@
-"""Writes the changes of a table into PostgreSQL: inserts, or rows by their primary key.
+"""Writes a table's changes into PostgreSQL: inserts, or upserts and deletes by primary key.
 
-Of each key only the last change of a batch is written: rows are put in the place of those that were there, by one
-INSERT … ON CONFLICT, and rows that go are deleted, by one DELETE. So writing a batch again changes nothing. Changes
-that are written, and after a failure do not come again, stay: only a sink with a ledger has none of those.
+Only the last change of each key in a batch is written: one INSERT … ON CONFLICT upserts rows, and one DELETE removes
+rows. Writing a batch again therefore changes nothing. Changes that were written before a failure and are not emitted
+again afterwards remain in the table; only a sink with a ledger avoids this.
 
 Keys that differ here may be equal in the database: in a column of type timestamp(0), citext, char(n), uuid or numeric
-with fewer digits. Where the types of key columns allow that, the database finds the last change of each key itself.
+with fewer digits. If the types of the key columns allow that, the database determines the last change of each key
+itself.
 """
 
 from __future__ import annotations
@@ -35,20 +36,20 @@ from penstock.table.plan.changes import DELETE, UPDATE_BEFORE
 if TYPE_CHECKING:
     import psycopg
 
-#: The index of a change in its batch, in the temporary tables. Names of users' columns do not begin so.
+#: The index of a change in its batch, in the temporary tables. User columns do not have this prefix.
 _PLACE: Final = "__penstock_place"
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where rows go.
+    """The table to write.
 
     Attributes:
         address: the database.
         table: the path of the table.
-        names: its columns, in the order of those that are written, and
-        types: their types.
-        key: the places of its primary key; none where rows are only inserted.
+        names: the names of the written columns, in order.
+        types: the types of these columns.
+        key: the positions of the primary key columns; empty if rows are only inserted.
     """
 
     address: Address
@@ -59,12 +60,12 @@ class Target:
 
 
 class JdbcTableSink(Sink[Any]):
-    """Takes rows as (kind, held values), or columns.
+    """Accepts rows as (kind, internal values), or columns.
 
     Args:
-        target: where rows go.
-        execution: when.
-        ledger_table: notes what was written, each row once; None to write while rows come.
+        target: the table to write.
+        execution: when to write.
+        ledger_table: records the rows written, so that each row is written once; None to write while rows arrive.
     """
 
     def __init__(self, target: Target, execution: JdbcExecutionOptions, ledger_table: str | None) -> None:
@@ -91,12 +92,12 @@ class JdbcTableSink(Sink[Any]):
 
     @property
     def shows_on_commit(self) -> bool:
-        """Only what is written exactly once waits for the checkpoint."""
+        """Whether rows become visible only on commit: true for exactly-once writes."""
         return self._ledger_table is not None
 
 
 class _TableWriter(GatheringWriter):
-    """Gathers columns."""
+    """Buffers columns."""
 
     def __init__(self, target: Target, gathered: Gathered) -> None:
         super().__init__(gathered)
@@ -122,7 +123,7 @@ class _TableWriter(GatheringWriter):
 
 
 class ColumnsWriting:
-    """Writes columns within a transaction, once in each (`ledger.Writing`)."""
+    """Writes columns within a transaction, once per transaction (`ledger.Writing`)."""
 
     def __init__(self, target: Target) -> None:
         self._target = target
@@ -179,7 +180,7 @@ class ColumnsWriting:
     def _replace(self, connection: psycopg.Connection[Any], columns: list[pa.Array], kinds: Any) -> None:
         target = self._target
         last = last_of_each([columns[place] for place in target.key])
-        # An update's row before is the last change of its key where the row after has another one.
+        # An update's previous row is the last change of its key if the new row has another key.
         is_gone = (kinds[last] == DELETE) | (kinds[last] == UPDATE_BEFORE)
         gone, there = last[is_gone], last[~is_gone]
         key = self._key()
@@ -195,22 +196,22 @@ class ColumnsWriting:
             sets = ", ".join(f"{quoted(name)} = EXCLUDED.{quoted(name)}" for name in others)
             does = f"UPDATE SET {sets}" if others else "NOTHING"
             source = None if self._is_exact else self._last_rows(key, others)
-            # In the order of their keys, so that two who write do not wait for each other.
+            # Sort by key, so that concurrent writers do not wait for each other.
             self._insert(connection, f" ORDER BY {quoted_list(key)} ON CONFLICT ({quoted_list(key)}) DO {does}", source)
 
     def _with_places(
         self, names: Sequence[str], columns: Sequence[pa.Array], places: Any
     ) -> tuple[Sequence[str], Sequence[pa.Array]]:
-        """The columns, with the index of each change in the batch if the database compares keys itself."""
+        """Return the columns, with the index of each change in the batch if the database compares keys itself."""
         if self._is_exact:
             return names, columns
         return [*names, _PLACE], [*columns, pa.array(places, pa.int64())]
 
     def _last_rows(self, key: Sequence[str], others: Sequence[str]) -> str:
-        """A subquery: the rows that remain if the staged changes are executed one by one after the deletions.
+        """Return a subquery for the rows that remain if the staged changes are executed one by one after the deletions.
 
-        An update does not write the key, so a row has the key of its first change, and the other columns
-        of its last one.
+        An update does not write the key, so a row has the key of its first change, and the other columns of its last
+        one.
         """
         columns = [f"first_value(s.{quoted(name)}) OVER w AS {quoted(name)}" for name in key]
         columns += [f"last_value(s.{quoted(name)}) OVER w AS {quoted(name)}" for name in others]

@@ -1,1 +1,1 @@
-"""`kafka`: tables whose rows are in topics."""
+"""`kafka`: tables stored in Kafka topics."""

@@ -1,4 +1,4 @@
-"""`kafka`: rows in topics, with the options of Flink's connector of this name."""
+"""The `kafka` connector: tables stored in topics, with the options of Flink's `kafka` connector."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ from penstock.table.plan.logical import Scan, Write
 
 _TEXT: Final = types.VarCharType(types.LENGTH_MAX)
 _BYTES: Final = types.VarBinaryType(types.LENGTH_MAX)
-#: What a table may say of a message besides key and value.
+#: The METADATA columns of a message that a table can write.
 WRITABLE: Final[Mapping[str, DataType]] = {
     "timestamp": types.LocalZonedTimestampType(3),
     "headers": types.MapType(_TEXT, _BYTES),
@@ -60,7 +60,7 @@ _PARTITIONERS: Final = ("default", "fixed", "round-robin")
 
 @dataclass(frozen=True, slots=True)
 class KafkaScan(TableScan, WatermarkPushDown):
-    """Reads whole records; each partition has a watermark of its own."""
+    """Reads whole records and generates watermarks per partition."""
 
     table: TableReader
 
@@ -74,30 +74,30 @@ class KafkaScan(TableScan, WatermarkPushDown):
 
 
 class KafkaTables(TableConnector):
-    """What the connectors of Kafka share. `formats`: those that the options `format` and the like may name."""
+    """The common part of the Kafka connectors. `formats`: the formats that `format` and similar options may name."""
 
     def __init__(self, formats: Formats) -> None:
         self._formats = formats
 
     def scan(self, scan: Scan, options: TableOptions) -> TableScan:
-        """Has watermarks made of each partition."""
+        """Return a scan that generates watermarks per partition."""
         return KafkaScan(self.reader(scan, options))
 
     def more_options(self, options: TableOptions, columns: Sequence[str]) -> Iterable[str]:
-        """Those of the formats, and all properties."""
+        """Return the options of the formats, and all `properties.` options."""
         found = [*self._formats.option_keys(options), *(key for key in options if key.startswith(PROPERTIES))]
         for prefix in (KEY, VALUE):
             found += [f"{prefix}{key}" for key in self._formats.option_keys(options.below(prefix))]
         return found
 
     def readable_metadata(self, options: TableOptions) -> Mapping[str, DataType]:
-        """Those of the record, and those of the value's format, as `value.` and their keys."""
+        """Return the metadata of the record, and that of the value's format with the prefix `value.`."""
         of_record = {key: one.type for key, one in METADATA.items()}
         found, below = self._formats.find(of_value(options))
         return {**{VALUE + key: kind for key, kind in found.readable_metadata(below).items()}, **of_record}
 
     def writable_metadata(self, options: TableOptions) -> Mapping[str, DataType]:
-        """The time and the headers."""
+        """Return the timestamp and the headers."""
         return WRITABLE
 
     def messages(
@@ -108,7 +108,7 @@ class KafkaTables(TableConnector):
         partitioner: BatchPartitioner | None = None,
         is_upsert: bool = False,
     ) -> tuple[TableMessages, Changes]:
-        """What makes messages of rows, and which changes the value's format can tell of."""
+        """Return the schema that serializes rows to messages, and the changes that the value's format can encode."""
         if write.overwrites:
             raise UnsupportedError(f"INSERT OVERWRITE into table {options.title} is not supported: topics only grow")
         names, about = write.schema.names, {key: place for place, key in write.metadata}
@@ -149,7 +149,7 @@ def _check_about(write: Write, options: TableOptions) -> None:
 def kafka_source(
     options: TableOptions, records: TableRecords, beginning: Callable[[TableOptions], KafkaOffsetsInitializer]
 ) -> KafkaSource[object]:
-    """The source by a table's options. Raises `ValidationError` for what Kafka does not know."""
+    """Build the source from a table's options; raise `ValidationError` for invalid ones."""
     builder = KafkaSource.builder().set_deserializer(records)
     topics, pattern = listed(options.read(TOPIC)), options.get(TOPIC_PATTERN.key())
     if bool(topics) == bool(pattern):
@@ -166,19 +166,19 @@ def kafka_source(
 
 
 def about_records(scan: Scan) -> dict[int, tuple[str, object]]:
-    """The METADATA columns of records: their keys and their types in Arrow, by their places."""
+    """Map the indexes of the METADATA columns that describe records to their keys and Arrow types."""
     return {place: (name, arrow_type(scan.schema[place].type)) for place, name in scan.metadata if name in METADATA}
 
 
 class KafkaConnector(KafkaTables):
-    """See the module's text."""
+    """See the module docstring."""
 
     name = "kafka"
     required_options = (SERVERS,)
     optional_options = OPTIONS
 
     def reader(self, scan: Scan, options: TableOptions) -> TableReader:
-        """Raises `ValidationError` for options that contradict each other, or that Kafka does not know."""
+        """Return the reader; raise `ValidationError` for contradictory or invalid options."""
         places = key_places(scan, options)
         value = read_value(scan, options, places, self._formats)
         key = read_key(scan, options, places, self._formats) if places else None
@@ -189,7 +189,7 @@ class KafkaConnector(KafkaTables):
         return TableReader(source, changes, has_before=changes != INSERTS)
 
     def writer(self, write: Write, options: TableOptions) -> TableWriter:
-        """Takes the changes that the value's format can tell of."""
+        """Return a writer for the changes that the value's format can encode."""
         places = key_places(write, options)
         partitioner = options.read(PARTITIONER)
         if partitioner not in _PARTITIONERS:

@@ -1,4 +1,4 @@
-"""Rows of a table as Kafka messages: some columns in the value, some in the key, some about the message."""
+"""Rows of a table as Kafka messages: columns in the value, in the key, and in the message's metadata."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ _HEADERS: Final = pa.map_(pa.string(), pa.binary())
 
 @dataclass(frozen=True)
 class WrittenPart:
-    """Columns that are in the key, or in the value: what writes them, and their places and names in the table."""
+    """The columns of a key or a value: their encoder, their indexes in the table, and their names."""
 
     encoder: MessageEncoder
     places: tuple[int, ...]
     names: tuple[str, ...]
 
     def columns_of(self, data: ColumnData) -> pa.RecordBatch:
-        """Its columns, under their names."""
+        """Return the columns under their names."""
         arrays = [data.column(place) for place in self.places]
         return pa.RecordBatch.from_arrays(arrays, list(self.names))
 
 
 class BatchPartitioner(KafkaPartitioner):
-    """Chooses the partitions of many messages at once, whatever is in them: `fixed`, or in turn.
+    """Chooses partitions for whole batches, regardless of their content: `fixed` or round-robin.
 
     Args:
-        in_turn: whether one subtask writes to all partitions.
+        in_turn: whether each subtask cycles through all partitions.
     """
 
     def __init__(self, in_turn: bool) -> None:
@@ -45,11 +45,11 @@ class BatchPartitioner(KafkaPartitioner):
         self._next = 0
 
     def open(self, subtask_index: int, parallelism: int) -> None:
-        """See `KafkaPartitioner`. Subtasks begin at different partitions."""
+        """See `KafkaPartitioner`. Subtasks start at different partitions."""
         self._next = subtask_index
 
     def chosen(self, count: int, partitions: int) -> list[int]:
-        """A partition for each of so many messages."""
+        """Return a partition for each of `count` messages."""
         if not self._in_turn:
             return [self._next % partitions] * count
         found: list[int] = ((self._next + np.arange(count)) % partitions).tolist()
@@ -63,17 +63,17 @@ class BatchPartitioner(KafkaPartitioner):
 
 @dataclass(frozen=True, kw_only=True)
 class TableMessages(KafkaRecordSerializationSchema[Any]):
-    """Makes messages of columns.
+    """Serializes columns to messages.
 
     Attributes:
-        value: what is in the value.
-        key: what is in the key, if messages have one.
-        timestamp: the place of the column with their times, if any.
-        headers: the place of the column with their headers, if any.
-        is_upsert: whether a row that goes is a message without a value.
+        value: the part in the message value.
+        key: the part in the message key, if messages have keys.
+        timestamp: the index of the column with the message timestamps, if any.
+        headers: the index of the column with the message headers, if any.
+        is_upsert: whether a deleted row becomes a message without a value.
     """
 
-    #: not used: columns are written at once
+    #: not used: columns are serialized in batches
     value_schema: Any = None
     partitioner: BatchPartitioner | None = None
     value: WrittenPart
@@ -107,7 +107,7 @@ class TableMessages(KafkaRecordSerializationSchema[Any]):
             return [*encoder.encode(columns)]
         if not self.is_upsert:
             return [*encoder.encode_changes(columns, kinds)]
-        # A row that goes may have its key alone, and formats refuse NULL where columns have none.
+        # A delete may have only its key, and formats reject NULL in NOT NULL columns.
         there = [place for place, kind in enumerate(kinds) if kind in (INSERT, UPDATE_AFTER)]
         values: list[bytes | None] = [None] * len(kinds)
         for place, value in zip(there, encoder.encode(columns.take(pa.array(there, pa.int64()))), strict=True):
@@ -116,7 +116,7 @@ class TableMessages(KafkaRecordSerializationSchema[Any]):
 
 
 def _times(column: pa.Array) -> list[int]:
-    """Milliseconds since 1970; 0, which stands for the present, where there is NULL."""
+    """Return milliseconds since 1970; 0, which means the present, for NULL."""
     moments = pc.cast(column, pa.timestamp("ms", column.type.tz), safe=False)
     found: list[int] = pc.fill_null(moments.view(pa.int64()), 0).to_pylist()
     return found

@@ -1,4 +1,4 @@
-"""The options of `kafka` and `upsert-kafka` tables: those of Flink's connectors of these names."""
+"""The options of `kafka` and `upsert-kafka` tables, which match Flink's connectors of the same names."""
 
 from __future__ import annotations
 
@@ -158,12 +158,12 @@ _RESETS: Final = {
 
 
 def listed(text: str | None) -> list[str]:
-    """The items of a text with `;` between them."""
+    """Return the items of a list separated by `;`."""
     return [one.strip() for one in (text or "").split(";") if one.strip()]
 
 
 def consumer_properties(options: TableOptions) -> dict[str, str]:
-    """What begins with `properties.`, and how often partitions are looked for."""
+    """Return the `properties.` options and the partition discovery interval."""
     found = dict(options.below(PROPERTIES))
     if DISCOVERY.key() in options:
         found[DISCOVERY_INTERVAL] = str(options.read(DISCOVERY) or -1)
@@ -171,14 +171,14 @@ def consumer_properties(options: TableOptions) -> dict[str, str]:
 
 
 def starting(options: TableOptions) -> KafkaOffsetsInitializer:
-    """Where to begin."""
+    """Return where to start reading."""
     found = _initializer(options, STARTUP, STARTUP_OFFSETS, STARTUP_TIMESTAMP)
     assert found is not None
     return found
 
 
 def stopping(options: TableOptions) -> KafkaOffsetsInitializer | None:
-    """Where to stop; None for never."""
+    """Return where to stop reading; None for never."""
     return _initializer(options, BOUNDED, BOUNDED_OFFSETS, BOUNDED_TIMESTAMP)
 
 

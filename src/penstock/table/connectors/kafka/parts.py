@@ -1,4 +1,4 @@
-"""Which columns of a table are in the key of a record and which in its value, and in which formats."""
+"""Assigns the columns of a table to the key and the value of records, and finds the formats of both."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ VALUE = "value."
 
 
 def of_value(options: TableOptions) -> TableOptions:
-    """The options in which the value's format is."""
+    """Return the options that configure the value's format."""
     if VALUE_FORMAT.key() in options:
         return options.below(VALUE)
     if FORMAT.key() not in options:
@@ -35,7 +35,7 @@ def of_value(options: TableOptions) -> TableOptions:
 
 
 def key_places(node: Scan | Write, options: TableOptions) -> tuple[int, ...]:
-    """The columns in the key by the option `key.fields`."""
+    """Return the indexes of the key columns, which the option `key.fields` names."""
     names = listed(options.read(KEY_FIELDS))
     if (KEY_FORMAT.key() in options) != bool(names):
         raise ValidationError(f"The options 'key.format' and 'key.fields' of table {options.title} need each other")
@@ -49,7 +49,7 @@ def key_places(node: Scan | Write, options: TableOptions) -> tuple[int, ...]:
 
 
 def check_prefix(node: Scan | Write, places: Sequence[int], options: TableOptions) -> None:
-    """Raise `ValidationError` where a column of the key does not have the prefix."""
+    """Raise `ValidationError` if the name of a key column lacks the prefix."""
     prefix = options.read(KEY_PREFIX)
     wrong = [node.schema[place].name for place in places if not node.schema[place].name.startswith(prefix)]
     if wrong:
@@ -73,7 +73,7 @@ def _key_schema(node: Scan | Write, options: TableOptions) -> RowSchema:
 
 
 def read_value(node: Scan, options: TableOptions, in_key: Sequence[int], formats: Formats) -> Part:
-    """How the value is read."""
+    """Return the value's columns and how to decode them."""
     of_format = {place: key.removeprefix(VALUE) for place, key in node.metadata if key not in METADATA}
     wanted = _value_places(node, options, in_key)
     found, below = formats.find(of_value(options))
@@ -82,7 +82,7 @@ def read_value(node: Scan, options: TableOptions, in_key: Sequence[int], formats
 
 
 def read_key(node: Scan, options: TableOptions, places: tuple[int, ...], formats: Formats) -> Part:
-    """How the key is read."""
+    """Return the key's columns and how to decode them."""
     found, below = formats.find(options.below(KEY))
     decoding = found.decoding(_key_schema(node, options), places, below)
     _check_key_changes(decoding.changes, found.name, node, options)
@@ -102,7 +102,7 @@ def _check_key_changes(changes: Changes, name: str, node: Scan | Write, options:
 def written_value(
     node: Write, options: TableOptions, in_key: Sequence[int], formats: Formats
 ) -> tuple[MessageEncoder, tuple[int, ...], Changes]:
-    """How the value is written: the encoder, its columns, and which changes it can tell of."""
+    """Return the value's encoder, its columns, and the changes that it can encode."""
     places = _value_places(node, options, in_key)
     found, below = formats.find(of_value(options))
     encoding = found.encoding(RowSchema(tuple(node.schema[place] for place in places)), below)
@@ -112,7 +112,7 @@ def written_value(
 
 
 def written_key(node: Write, options: TableOptions, places: Sequence[int], formats: Formats) -> MessageEncoder:
-    """How the key is written."""
+    """Return the key's encoder."""
     schema = _key_schema(node, options)
     found, below = formats.find(options.below(KEY))
     encoding = found.encoding(RowSchema(tuple(schema[place] for place in places)), below)

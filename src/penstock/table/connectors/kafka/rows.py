@@ -1,4 +1,4 @@
-"""Rows of a table as Kafka records hold them: some columns in the value, some in the key, some about the record."""
+"""Deserializes table rows from Kafka records: columns come from the value, the key, and the record's metadata."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ class _Metadata:
 
 
 def _headers(records: KafkaRecords) -> pa.Array:
-    # A map has a key once, a record may have a header more often: the last one counts, as in Flink.
+    # A map has unique keys, but a record may repeat a header: the last one wins, as in Flink.
     maps = [list({name: value or b"" for name, value in headers}.items()) for headers in records.headers]
     return column_of(maps, _HEADERS)
 
 
-#: What a table may know of a record besides key and value.
+#: The METADATA columns of a record that a table can read.
 METADATA: Final[Mapping[str, _Metadata]] = {
     "topic": _Metadata(_TEXT, lambda records: pa.repeat(records.partition.topic, len(records))),
     "partition": _Metadata(
@@ -60,26 +60,26 @@ METADATA: Final[Mapping[str, _Metadata]] = {
 
 @dataclass(frozen=True)
 class Part:
-    """Columns that are in the key, or in the value, by their places in the table."""
+    """The columns of a key or a value: how to decode them, and their indexes in the table."""
 
     decoding: Decoding
     places: tuple[int, ...]
 
     @property
     def messages(self) -> MessageDecoder:
-        """The decoder, which there is."""
+        """The decoder, which must exist."""
         assert self.decoding.messages is not None
         return self.decoding.messages
 
 
 class TableRecords(KafkaRecordDeserializationSchema[Any]):
-    """Makes columns named c0, c1 and on of records.
+    """Deserializes records to columns named c0, c1 and so on.
 
     Args:
-        count: how many columns the table has.
-        value: those in the value.
-        key: those in the key, if any; a column that is in both is taken from the value.
-        metadata: those about the record: their keys in `METADATA` and their Arrow types, by their places.
+        count: the number of columns of the table.
+        value: the columns in the value.
+        key: the columns in the key, if any; a column in both is read from the value.
+        metadata: maps the indexes of METADATA columns to their keys in `METADATA` and their Arrow types.
     """
 
     def __init__(self, count: int, value: Part, key: Part | None, metadata: Mapping[int, tuple[str, Any]]) -> None:
@@ -95,7 +95,7 @@ class TableRecords(KafkaRecordDeserializationSchema[Any]):
         raise UnsupportedError("records of tables are decoded many at once")
 
     def deserialize_batch(self, records: KafkaRecords) -> Deserialized:
-        """The rows as columns; a record without a value is none."""
+        """Return the rows as columns, skipping records without a value."""
         values = records.values
         present = [place for place, value in enumerate(values) if value is not None]
         found = self._value.messages.decode([value for value in values if value is not None])
@@ -120,7 +120,7 @@ class TableRecords(KafkaRecordDeserializationSchema[Any]):
         return Deserialized(ColumnData(batch), places, bad, found.kinds)
 
     def _keys(self, records: KafkaRecords, places: Sequence[int]) -> tuple[list[pa.Array], list[BadMessage]]:
-        """The key's columns for rows of these records; NULL for a record without a key."""
+        """Return the key columns of these records; NULL for a record without a key."""
         assert self._key is not None
         keys = records.keys
         present = [place for place, key in enumerate(keys) if key is not None]

@@ -32,7 +32,7 @@ _GUARANTEES: Final = {
     "at-least-once": DeliveryGuarantee.AT_LEAST_ONCE,
     "exactly-once": DeliveryGuarantee.EXACTLY_ONCE,
 }
-#: What only those have who read the table.
+#: Consumer properties, which the sink ignores.
 _OF_CONSUMERS: Final = frozenset(
     {
         "auto.offset.reset",
@@ -54,7 +54,7 @@ _OF_CONSUMERS: Final = frozenset(
 
 
 def one_topic(options: TableOptions) -> str:
-    """The topic that is written to."""
+    """Return the topic to write to."""
     topics = listed(options.read(TOPIC))
     if len(topics) != 1:
         raise ValidationError(
@@ -65,7 +65,7 @@ def one_topic(options: TableOptions) -> str:
 
 
 def kafka_sink(options: TableOptions, schema: TableMessages) -> KafkaSink[Any]:
-    """The sink by a table's options. Raises `ValidationError` where they do not fit together."""
+    """Build the sink from a table's options; raise `ValidationError` for invalid ones."""
     guarantee, prefix = options.read(GUARANTEE), options.read(TRANSACTION_PREFIX)
     if guarantee not in _GUARANTEES:
         raise options.wrong(GUARANTEE.key(), f"it must be one of {', '.join(_GUARANTEES)}, not {guarantee!r}")
@@ -89,12 +89,12 @@ def kafka_sink(options: TableOptions, schema: TableMessages) -> KafkaSink[Any]:
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """How changes are held back, so that only the last one of each key is written.
+    """How to buffer changes so that only the last one of each key is written.
 
     Attributes:
-        key: the places of the primary key.
-        rows: how many changes are held back, and
-        interval_ms: for how long, at most.
+        key: the indexes of the primary key columns.
+        rows: the maximum number of buffered changes.
+        interval_ms: how long changes are buffered at most.
     """
 
     key: tuple[int, ...]
@@ -103,15 +103,15 @@ class Holding:
 
 
 class TableKafkaSink(Sink[Any]):
-    """Takes rows as (kind, held values), or columns.
+    """Accepts rows as (kind, internal values), or columns.
 
     Args:
-        inner: the sink of messages, whose schema is of `TableMessages`.
+        inner: the message sink, whose schema is a `TableMessages`.
         schema: the columns of the table.
-        holding: how changes are held back; None for not at all.
+        holding: how to buffer changes; None to write them at once.
     """
 
-    #: as those of `KafkaSink`
+    #: like the writers of `KafkaSink`
     shares_writer_state = True
 
     def __init__(self, inner: KafkaSink[Any], schema: RowSchema, holding: Holding | None = None) -> None:
@@ -141,24 +141,24 @@ class TableKafkaSink(Sink[Any]):
 
 
 class TableKafkaWriter(SinkWriter[Any, Any]):
-    """Hands columns and changes to a writer of messages. The times of rows stay behind, as in Flink."""
+    """Passes columns and changes to a message writer. Drops the timestamps of rows, as Flink does."""
 
     def __init__(self, inner: SinkWriter[Any, Any], schema: RowSchema) -> None:
         self._inner = inner
         self._schema = schema
 
     def write_batch(self, values: list[Any], timestamps: list[int] | None) -> None:
-        """Writes rows, as columns."""
+        """Convert rows to columns and write them."""
         if not values:
             return
         self._write(ChangeData(*columns_of_changes(values, self._schema.names, self._schema.types)))
 
     def write_columns(self, data: ColumnData, rowtimes: Any) -> None:
-        """Writes rows that come."""
+        """Write inserts."""
         self._write(data)
 
     def write_changes(self, data: ColumnData, kinds: bytes, rowtimes: Any) -> None:
-        """Writes changes."""
+        """Write changes."""
         self._write(ChangeData(data.columns, kinds))
 
     def _write(self, data: ColumnData) -> None:
@@ -186,10 +186,10 @@ class TableKafkaWriter(SinkWriter[Any, Any]):
 
 
 class HoldingWriter(TableKafkaWriter):
-    """Holds changes back until they are enough, have waited long enough, or a checkpoint comes.
+    """Buffers changes until there are enough, they have waited long enough, or a checkpoint begins.
 
-    Only the last change of each key is written then. A checkpoint's flush of messages waits for `prepare_commit`: when
-    it is just time to write, nobody has to wait for Kafka.
+    Then writes only the last change of each key. Messages are flushed to Kafka in `prepare_commit`, so a flush that is
+    merely due by time does not wait for Kafka.
     """
 
     def __init__(
@@ -222,16 +222,16 @@ class HoldingWriter(TableKafkaWriter):
         super()._write(ChangeData(pa.RecordBatch.from_arrays(chosen, names), kinds_of(parts)[last].tobytes()))
 
     def next_flush_ms(self) -> int | None:
-        """When what is held back has waited long enough."""
+        """Return when the buffered changes are due."""
         return self._due_ms
 
     def flush(self, end_of_input: bool) -> None:
-        """Writes what is held back."""
+        """Write the buffered changes."""
         self._let_go()
         if end_of_input:
             super().flush(True)
 
     def prepare_commit(self) -> list[Any]:
-        """Waits until Kafka has what was written, and see `SinkWriter`."""
+        """Wait until Kafka has stored everything written; see `SinkWriter`."""
         super().flush(False)
         return super().prepare_commit()

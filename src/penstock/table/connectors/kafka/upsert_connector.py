@@ -1,4 +1,4 @@
-"""`upsert-kafka`: a table by its primary key in a topic, with the options of Flink's connector of this name."""
+"""The `upsert-kafka` connector: a topic as a table with a primary key, with the options of Flink's connector."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from penstock.table.plan.logical import Scan, Write
 
 
 class UpsertKafkaConnector(KafkaTables):
-    """See the module's text."""
+    """See the module docstring."""
 
     name = "upsert-kafka"
     required_options = (SERVERS, UPSERT_TOPIC, UPSERT_KEY_FORMAT, UPSERT_VALUE_FORMAT)
     optional_options = UPSERT_OPTIONS
 
     def reader(self, scan: Scan, options: TableOptions) -> TableReader:
-        """Reads from the beginning, since the row of a key may be anywhere."""
+        """Return a reader that starts at the earliest offset, since the row of a key may be anywhere."""
         _check(scan, options)
         value = read_value(scan, options, scan.key, self._formats)
         _check_value(value.decoding.changes, options)
@@ -43,7 +43,7 @@ class UpsertKafkaConnector(KafkaTables):
         return TableReader(source, ALL, key=scan.key, is_upsert=True)
 
     def writer(self, write: Write, options: TableOptions) -> TableWriter:
-        """Takes all changes, and writes a row that goes as a message without a value."""
+        """Return a writer that accepts all changes and writes a delete as a message without a value."""
         _check(write, options)
         schema, accepts = self.messages(write, options, write.key, is_upsert=True)
         _check_value(accepts, options)

@@ -1,4 +1,4 @@
-"""Rows of an `upsert-kafka` table: the last record of each key is the row, and one without a value its deletion."""
+"""Rows of an `upsert-kafka` table: the last record of a key is its row; a record without a value deletes the row."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from penstock.table.plan.changes import DELETE, INSERT
 
 
 class UpsertRecords(TableRecords):
-    """Makes columns named c0, c1 and on of records; a deletion has the key alone, and what is known of its record.
+    """Deserializes records to columns named c0, c1 and so on. A delete has only its key and its record's metadata.
 
     Args:
-        types: of all columns, in Arrow.
-        value: those in the value.
-        key: those in the key.
-        metadata: those about the record: their keys in `METADATA` and their Arrow types, by their places.
+        types: the Arrow types of all columns.
+        value: the columns in the value.
+        key: the columns in the key.
+        metadata: maps the indexes of METADATA columns to their keys in `METADATA` and their Arrow types.
     """
 
     def __init__(self, types: Sequence[Any], value: Part, key: Part, metadata: Mapping[int, tuple[str, Any]]) -> None:
@@ -66,7 +66,7 @@ class UpsertRecords(TableRecords):
         found: Deserialized,
         rows: Sequence[int | None],
     ) -> list[pa.Array]:
-        """All columns, for records at these places; `rows`: where their values are, None for deletions."""
+        """Return all columns of the records at these positions. `rows`: the rows of their values, None for deletes."""
         assert self._key is not None
         columns = {place: pa.nulls(len(places), kind) for place, kind in enumerate(self._types)}
         columns.update(zip(self._key.places, keys, strict=True))
@@ -74,7 +74,7 @@ class UpsertRecords(TableRecords):
             indices = pa.array(rows, pa.int64())
             for place, column in zip(self._value.places, found.columns.columns, strict=True):
                 taken = column.take(indices)
-                # A key that is in the value, too, is taken from there, where there is a value.
+                # A key column that is also in the value is read from the value, if there is one.
                 is_key = place in self._key.places
                 columns[place] = pc.if_else(pc.is_null(indices), columns[place], taken) if is_key else taken
         numbers = pa.array(places, pa.int64())

@@ -1,1 +1,1 @@
-"""`nexmark`: the auction events of the Nexmark benchmark, made as columns."""
+"""`nexmark`: the auction events of the Nexmark benchmark, generated as columns."""

@@ -1,4 +1,4 @@
-"""Auctions: columns of many at once."""
+"""Generates auctions in columnar batches."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ FIELDS: Final = (
     ("category", pa.int64()),
     ("extra", pa.string()),
 )
-#: the six numbers and times, 8 bytes each
+#: six numbers and timestamps of 8 bytes each
 _NUMBER_BYTES: Final = 48
 
 
 def auction_columns(
     settings: NexmarkSettings, numbers: Integers, times: pa.Array
 ) -> Mapping[str, Callable[[], pa.Array]]:
-    """The fields of the auctions of these numbers, each made when it is asked for."""
+    """Return the fields of the auction events with these numbers, each generated on demand."""
     chance = Chance(settings.seed, numbers)
 
     @cache
@@ -61,7 +61,7 @@ def auction_columns(
         return pa.array(ids.choose(chance, 30, settings.hot_sellers, hot, others) + FIRST_ID)
 
     def expires() -> pa.Array:
-        # On average an auction is open until as many others as are open at a time have begun.
+        # On average, an auction stays open until `OPEN_AUCTIONS` others have begun.
         ahead = OPEN_AUCTIONS * settings.cycle // max(settings.auctions, 1)
         horizon = ahead * 1_000 // settings.rate
         begins = np.asarray(times.view(pa.int64()))

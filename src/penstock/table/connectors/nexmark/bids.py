@@ -1,4 +1,4 @@
-"""Bids: columns of many at once."""
+"""Generates bids in columnar batches."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _NUMBER_BYTES: Final = 32
 
 
 def bid_columns(settings: NexmarkSettings, numbers: Integers, times: pa.Array) -> Mapping[str, Callable[[], pa.Array]]:
-    """The fields of the bids of these numbers, each made when it is asked for."""
+    """Return the fields of the bid events with these numbers, each generated on demand."""
     chance = Chance(settings.seed, numbers)
 
     def auctions() -> pa.Array:
@@ -62,7 +62,7 @@ def bid_columns(settings: NexmarkSettings, numbers: Integers, times: pa.Array) -
 
 @lru_cache(maxsize=1)
 def _channels() -> tuple[pa.Array, pa.Array]:
-    """The names of all channels, hot ones first, and the address of each."""
+    """Return the names of all channels, hot ones first, and their URLs."""
     chance = Chance(0, np.arange(len(HOT_CHANNELS) + _CHANNELS, dtype=np.int64))
     letters = [chance.below(26**4, lane).tolist() for lane in range(3)]
     has_id = (chance.below(10, 3) > 0).tolist()

@@ -1,6 +1,6 @@
-"""`nexmark`: a table of the events of the Nexmark benchmark, with the options of Flink's connector of this name.
+"""The `nexmark` connector: a table of Nexmark benchmark events, with the options of Flink's `nexmark` connector.
 
-Its columns are event_type (0, 1, 2), and a row each for persons, auctions and bids, of which one has a value.
+Its columns are event_type (0, 1, 2) and one ROW each for persons, auctions and bids, only one of them not NULL.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _NOT_NEGATIVE: Final = (EVENTS, PERSONS, AUCTIONS, BIDS)
 
 @dataclass(frozen=True, slots=True)
 class NexmarkScan(TableScan, ProjectionPushDown, NestedPushDown):
-    """Makes only the columns and fields that are wanted."""
+    """Generates only the requested columns and fields."""
 
     settings: NexmarkSettings
     columns: tuple[str, ...]
@@ -82,7 +82,7 @@ def _leaf(column: str, fields: Path) -> str:
 
 
 class NexmarkConnector(TableConnector):
-    """See the module's text."""
+    """See the module docstring."""
 
     name = "nexmark"
     optional_options = (
@@ -103,7 +103,7 @@ class NexmarkConnector(TableConnector):
     )
 
     def scan(self, scan: Scan, options: TableOptions) -> TableScan:
-        """Raises `ValidationError` for columns that events do not have."""
+        """Return the scan; raise `ValidationError` for columns that events do not have."""
         for option in _POSITIVE:
             _at_least(options, option, 1)
         for option in _NOT_NEGATIVE:

@@ -1,4 +1,4 @@
-"""Persons: columns of many at once."""
+"""Generates persons in columnar batches."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _DIGITS: Final = pa.array([f"{number:04}" for number in range(10_000)])
 def person_columns(
     settings: NexmarkSettings, numbers: Integers, times: pa.Array
 ) -> Mapping[str, Callable[[], pa.Array]]:
-    """The fields of the persons of these numbers, each made when it is asked for."""
+    """Return the fields of the person events with these numbers, each generated on demand."""
     chance = Chance(settings.seed, numbers)
 
     def one_of(texts: pa.Array, lane: int) -> pa.Array:

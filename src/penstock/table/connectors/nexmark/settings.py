@@ -1,4 +1,4 @@
-"""What a stream of Nexmark events is like."""
+"""The settings of a stream of Nexmark events."""
 
 from __future__ import annotations
 
@@ -7,36 +7,36 @@ from typing import Final
 
 #: 2015-07-15 00:00 UTC
 FIRST_EVENT_MS: Final = 1_436_918_400_000
-#: the first ids, so that queries find something in small streams, too
+#: the first id of persons and auctions, high enough that queries also match in small streams
 FIRST_ID: Final = 1_000
 FIRST_CATEGORY: Final = 10
 CATEGORIES: Final = 5
-#: how many auctions are open at a time, on average, and how many people take part
+#: the average number of open auctions, and the number of active people
 OPEN_AUCTIONS: Final = 100
 ACTIVE_PEOPLE: Final = 1_000
-#: ids that are chosen although their events come later
+#: ids that may be chosen before their events
 ID_LEAD: Final = 10
-#: of so many ids in a row one is hot
+#: one in this many consecutive ids is hot
 HOT_STEP: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
 class NexmarkSettings:
-    """How many events there are, and of what kinds.
+    """The number, kinds and sizes of the events.
 
     Attributes:
-        events: how many; None for no end.
-        rate: events a second of event time.
-        persons: of `persons + auctions + bids` events in a row the first ones are persons,
-        auctions: then come auctions,
-        bids: and then bids.
-        hot_auctions: one of so many bids goes to any open auction, the others to a hot one.
-        hot_bidders: one of so many bids is by anybody active, the others by a hot bidder.
-        hot_sellers: one of so many auctions is by anybody active, the others by a hot seller.
-        person_bytes: the average size of a person, which an extra text fills up,
-        auction_bytes: of an auction,
-        bid_bytes: and of a bid.
-        seed: other seeds give other events.
+        events: the number of events; None for an unbounded stream.
+        rate: events per second of event time.
+        persons: the persons in each cycle of `persons + auctions + bids` events; they come first.
+        auctions: the auctions in each cycle; they follow the persons.
+        bids: the bids in each cycle; they follow the auctions.
+        hot_auctions: one in this many bids goes to any open auction, the others to a hot one.
+        hot_bidders: one in this many bids is by any active person, the others by a hot bidder.
+        hot_sellers: one in this many auctions is by any active person, the others by a hot seller.
+        person_bytes: the average size of a person, padded by an extra text.
+        auction_bytes: the average size of an auction, padded likewise.
+        bid_bytes: the average size of a bid, padded likewise.
+        seed: other seeds generate other events.
     """
 
     events: int | None = None
@@ -54,5 +54,5 @@ class NexmarkSettings:
 
     @property
     def cycle(self) -> int:
-        """After how many events the kinds begin again."""
+        """The number of events after which the kinds repeat."""
         return self.persons + self.auctions + self.bids

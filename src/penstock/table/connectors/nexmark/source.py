@@ -1,4 +1,4 @@
-"""The source of Nexmark events: columns, in order of time within each subtask (G8: a position is an event's number)."""
+"""The source of Nexmark events: columns, in time order within each subtask (G8: a position is an event's number)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from penstock.table.connectors.nexmark import auctions, bids, persons
 from penstock.table.connectors.nexmark.settings import FIRST_EVENT_MS, NexmarkSettings
 from penstock.table.connectors.tables import column_names
 
-#: Events that are made at a time. Texts depend on where chunks begin, so other sizes would give other events.
+#: Events per chunk. Texts depend on where chunks begin, so other sizes would generate other events.
 CHUNK_EVENTS: Final = 16_384
 
 Fields = tuple[tuple[str, pa.DataType], ...]
@@ -51,7 +51,7 @@ COLUMNS: Final[dict[str, pa.DataType]] = {
 
 @dataclass(frozen=True, slots=True)
 class NexmarkSplit:
-    """Every `step`-th chunk of events, from `chunk` on, of which `position` events were handed out."""
+    """Every `step`-th chunk of events, starting at `chunk`, of whose events the first `position` were emitted."""
 
     chunk: int
     step: int
@@ -59,12 +59,12 @@ class NexmarkSplit:
 
 
 class NexmarkColumnsSource(Source[Any, NexmarkSplit]):
-    """Yields events as columns named c0, c1 and on. Subtask i of n makes the chunks i, i + n, i + 2n and on.
+    """Emits events as columns named c0, c1 and so on. Subtask i of n generates the chunks i, i + n, i + 2n and so on.
 
     Args:
-        settings: what the events are like.
-        columns: which of `COLUMNS` are wanted, in order, or which fields of them, as `bid.price`; others are not made.
-        is_limited: whether as many events come a second as the rate says; else as many as possible.
+        settings: the settings of the stream.
+        columns: the requested columns of `COLUMNS`, in order, or fields such as `bid.price`; others are not generated.
+        is_limited: whether to limit the events per second to the rate; if not, emit as many as possible.
     """
 
     def __init__(self, settings: NexmarkSettings, columns: tuple[str, ...], is_limited: bool = False) -> None:
@@ -72,29 +72,29 @@ class NexmarkColumnsSource(Source[Any, NexmarkSplit]):
         self._columns = columns
         limit = RateLimiterStrategy.per_second(settings.rate) if is_limited else RateLimiterStrategy.no_op()
         self._limit = limit
-        #: how many events a chunk has
+        #: the number of events per chunk
         self.chunk_events = CHUNK_EVENTS
 
     @property
     def boundedness(self) -> Boundedness:
-        """Unbounded without a number of events."""
+        """Unbounded unless the number of events is set."""
         return Boundedness.CONTINUOUS_UNBOUNDED if self._settings.events is None else Boundedness.BOUNDED
 
     def create_enumerator(
         self, context: SplitEnumeratorContext[NexmarkSplit], restored: Any | None
     ) -> SplitEnumerator[NexmarkSplit]:
-        """Hands out one series of chunks to each subtask."""
+        """Return an enumerator that assigns one series of chunks to each subtask."""
         step = context.parallelism
         splits = [NexmarkSplit(chunk, step) for chunk in range(step)]
         return SeriesQueue(context, splits, restored, attrgetter("chunk"))
 
     def create_reader(self, context: SourceReaderContext) -> SourceReader[Any, NexmarkSplit]:
-        """A new reader."""
+        """Create a reader."""
         limiter = self._limit.create_rate_limiter(context.parallelism, context.now_ms())
         return _NexmarkReader(context, self, limiter)
 
     def chunk(self, number: int) -> ColumnBatch | None:
-        """The events of a chunk; None behind the end."""
+        """Return the events of a chunk; None past the end."""
         settings = self._settings
         first = number * CHUNK_EVENTS
         stop = first + CHUNK_EVENTS if settings.events is None else min(first + CHUNK_EVENTS, settings.events)
@@ -111,7 +111,7 @@ class NexmarkColumnsSource(Source[Any, NexmarkSplit]):
         return ColumnBatch(pa.RecordBatch.from_arrays(arrays, column_names(len(arrays))))
 
     def _events(self, name: str, kinds: Any, numbers: Integers, times: Integers) -> pa.Array:
-        """The events of one kind, or a field of them, and NULL where an event is of another."""
+        """Return the events of one kind, or one of their fields; NULL for events of other kinds."""
         name, _, field = name.partition(".")
         kind, fields, make = KINDS[name]
         has_kind = kinds == kind
@@ -130,7 +130,7 @@ class NexmarkColumnsSource(Source[Any, NexmarkSplit]):
 
 
 class _NexmarkReader(PositionedReader[NexmarkSplit]):
-    """Hands over whole chunks, unless a rate limits it: columns are quick only in large batches."""
+    """Emits whole chunks unless a rate limits it: columns are fast only in large batches."""
 
     def __init__(self, context: SourceReaderContext, source: NexmarkColumnsSource, limit: RateLimiter | None) -> None:
         super().__init__(context)
@@ -140,17 +140,17 @@ class _NexmarkReader(PositionedReader[NexmarkSplit]):
         self._chunk: ColumnBatch | None = None
 
     def allowance(self, max_records: int) -> int:
-        """What the rate allows; a whole chunk without one."""
+        """Return how many events the rate allows; a whole chunk without a rate."""
         return super().allowance(self._source.chunk_events if self._limit is None or not self._splits else max_records)
 
     def poll_next(self, max_records: int) -> Batch | InputStatus:
-        """Events in order of time, whichever series they are of: after a recovery a subtask may have several."""
+        """Return events in time order across series: after a recovery, a subtask may have several."""
         if len(self._splits) > 1:
             self._splits = deque(sorted(self._splits, key=lambda split: (split.chunk, split.position)))
         return super().poll_next(max_records)
 
     def read(self, split: NexmarkSplit, max_records: int) -> tuple[ColumnBatch, NexmarkSplit] | None:
-        """The next events of the split's chunk."""
+        """Return the next events of the split's chunk."""
         if split.chunk != self._number:
             self._number, self._chunk = split.chunk, self._source.chunk(split.chunk)
         if self._chunk is None or split.position >= len(self._chunk):

@@ -1,7 +1,7 @@
-"""Texts by chance, for many events at once.
+"""Random texts for many events at once.
 
-The texts of a chunk of events lie side by side in a pool of letters that is made once. So a column of them is a slice
-of the pool, with the offsets at which texts begin: no letter is copied.
+The texts of a chunk of events lie side by side in a pool of letters that is generated once. A column is a slice of the
+pool, with the offsets of its texts, so no letter is copied.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ _SPACES: Final = 13
 
 
 def words(chance: Chance, lane: int, below: int) -> pa.Array:
-    """Texts of letters, and spaces here and there, of 3 letters up to and without a number of them."""
+    """Return texts of letters and occasional spaces, with lengths from 3 to below `below`."""
     return _texts(chance, lane, 3 + chance.below(below - 3, lane), has_spaces=True)
 
 
 def filling(chance: Chance, lane: int, sizes: Integers, average: int) -> pa.Array:
-    """Texts that make sizes up to an average: a fifth more or less. Empty where there is no room."""
+    """Return texts that pad sizes to an average, plus or minus a fifth. Empty if the size is already reached."""
     room = np.maximum(average - sizes, 0)
     spread = np.rint(room * 0.2).astype(np.int64)
     return _texts(chance, lane, room - spread + chance.below(np.maximum(2 * spread, 1), lane), has_spaces=False)
@@ -37,7 +37,7 @@ def _texts(chance: Chance, lane: int, lengths: Integers, *, has_spaces: bool) ->
     if not total:
         return pa.array([""] * len(lengths), pa.string())
     pool = _pool(has_spaces)
-    # Where the texts begin does not depend on how many follow, so that fewer events are a part of more.
+    # The start does not depend on how many texts follow, so a shorter stream is a prefix of a longer one.
     begin = int(chance.bits(lane + 1)[0]) % len(pool)
     if begin + total > len(pool):
         pool = pool * ((begin + total) // len(pool) + 1)

@@ -1,1 +1,1 @@
-"""`postgres-cdc`: a table of PostgreSQL and its changes."""
+"""`postgres-cdc`: a PostgreSQL table and its changes."""

@@ -1,4 +1,4 @@
-"""`postgres-cdc`: reads a table of PostgreSQL and then its changes, with the options of Flink's connector."""
+"""The `postgres-cdc` connector: reads a PostgreSQL table, then its changes, with Flink's connector options."""
 
 from __future__ import annotations
 
@@ -152,14 +152,14 @@ METADATA: Final[Mapping[str, DataType]] = {
 
 
 class PostgresCdcConnector(TableConnector):
-    """See the module's text."""
+    """See the module docstring."""
 
     name = "postgres-cdc"
     required_options = (HOSTNAME, USERNAME, DATABASE, SCHEMA, TABLE, SLOT)
     optional_options = _OPTIONAL
 
     def more_options(self, options: TableOptions, columns: Sequence[str]) -> Iterable[str]:
-        """None; those that are not built are refused with their reason."""
+        """Return no options; raise `UnsupportedError` with the reason for unsupported ones."""
         for key in options:
             for pattern, reason in _REFUSED:
                 if pattern.fullmatch(key):
@@ -169,11 +169,11 @@ class PostgresCdcConnector(TableConnector):
         return ()
 
     def readable_metadata(self, options: TableOptions) -> Mapping[str, DataType]:
-        """What is known of a change."""
+        """Return the metadata of a change."""
         return METADATA
 
     def reader(self, scan: Scan, options: TableOptions) -> TableReader:
-        """Raises `ValidationError` for values that no option has."""
+        """Return the reader; raise `ValidationError` for invalid option values."""
         driver()
         check_types(options.title, scan.schema)
         if options.read(PLUGIN) != "pgoutput":

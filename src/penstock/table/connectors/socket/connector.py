@@ -1,4 +1,4 @@
-"""`socket`: rows that a server sends as text. For trials: what a socket has delivered cannot be read again."""
+"""The `socket` connector: rows that a server sends as text. For experiments only: a socket cannot replay its data."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _ASCII: Final = 128
 
 
 class SocketConnector(TableConnector):
-    """See the module's text. `formats`: those that the option `format` may name."""
+    """See the module docstring. `formats`: the formats that the option `format` may name."""
 
     name = "socket"
     required_options = (HOSTNAME, PORT, FORMAT)
@@ -46,16 +46,16 @@ class SocketConnector(TableConnector):
         self._formats = formats
 
     def more_options(self, options: TableOptions, columns: Sequence[str]) -> Iterable[str]:
-        """Those of the format."""
+        """Return the options of the format."""
         return self._formats.option_keys(options)
 
     def readable_metadata(self, options: TableOptions) -> Mapping[str, DataType]:
-        """Those of the format."""
+        """Return the metadata of the format."""
         found, of_format = self._formats.find(options)
         return found.readable_metadata(of_format)
 
     def reader(self, scan: Scan, options: TableOptions) -> TableReader:
-        """Raises `ValidationError` for formats that have only files."""
+        """Return the reader; raise `ValidationError` for formats that support files only."""
         found, of_format = self._formats.find(options)
         decoding = found.decoding_with_metadata(scan.schema, range(len(scan.schema)), of_format, dict(scan.metadata))
         if decoding.messages is None:

@@ -1,1 +1,1 @@
-"""Aggregate functions as they are kept up row by row, a family a file."""
+"""Aggregate functions that are maintained row by row, one file for each family."""

@@ -1,4 +1,4 @@
-"""Which accumulator keeps up which aggregate function."""
+"""Selects the accumulator for an aggregate call."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ _MAKE: Final[dict[str, _Make]] = {
         for cardinality in ("", "_CARDINALITY")
     },
 }
-#: other ones where rows may be retracted
+#: replacements for inputs with retractions
 _RETRACTABLE: Final[dict[_Make, _Make]] = {
     Sum: retractable_sum,
     Average: retractable_average,
@@ -76,17 +76,17 @@ _RETRACTABLE: Final[dict[_Make, _Make]] = {
     ListAgg: RetractableListAgg,
     BitmapCombined: RetractableCombined,
 }
-#: functions for which it is all the same how often a value is there
+#: functions that ignore duplicate values
 _ALIKE_IF_DISTINCT: Final = frozenset(("MIN", "MAX"))
 
 
 def accumulator_of(call: AggregateCall, retracts: bool, functions: OpenFunctions | None = None) -> Accumulator:
-    """What keeps a call up. Raises `UnsupportedError` for what nothing keeps up.
+    """Return the accumulator for a call. Raises `UnsupportedError` if the function has no accumulator.
 
     Args:
-        call: what is called.
-        retracts: whether rows may go.
-        functions: those of the program, while they run.
+        call: the aggregate call.
+        retracts: whether the input may contain retractions.
+        functions: the user-defined functions, while the job runs.
     """
     if isinstance(call, UserAggregateCall):
         inner = _of_program(call, retracts, functions)
@@ -120,7 +120,7 @@ def _of_program(call: UserAggregateCall, retracts: bool, functions: OpenFunction
 
 
 def check_call(call: AggregateCall, retracts: bool) -> None:
-    """Raises for a function that cannot be kept up. `retracts`: whether rows may go."""
+    """Check that a function can be maintained incrementally. `retracts`: whether the input may contain retractions."""
     if not isinstance(call, UserAggregateCall):
         accumulator_of(call, retracts)
     elif retracts:
@@ -128,7 +128,7 @@ def check_call(call: AggregateCall, retracts: bool) -> None:
 
 
 def check_windowed(call: AggregateCall, kind: str, retracts: bool) -> None:
-    """Raises for a function that cannot be kept up in windows of a kind: TUMBLE, HOP, CUMULATE or SESSION."""
+    """Check that a function can be maintained in windows of a kind: TUMBLE, HOP, CUMULATE or SESSION."""
     if isinstance(call, UserAggregateCall) and call.user.func_type != GENERAL and kind == "SESSION":
         raise ValidationError(
             f"Session Group Window is currently not supported for Pandas UDAF: {call.user} is of func_type "
@@ -138,7 +138,7 @@ def check_windowed(call: AggregateCall, kind: str, retracts: bool) -> None:
 
 
 def check_unbounded(call: AggregateCall, retracts: bool) -> None:
-    """Raises `ValidationError` for a function that cannot be kept up for groups without an end."""
+    """Check that a function can be maintained for unbounded groups. Raises `ValidationError` if not."""
     if isinstance(call, UserAggregateCall) and call.user.func_type != GENERAL:
         raise ValidationError(
             f"Pandas UDAFs are not supported in streaming mode without windows: {call.user} is of func_type "

@@ -1,8 +1,8 @@
-"""What all aggregates have in common.
+"""Base classes and helpers of all aggregates.
 
-What is held for a group can be pickled; `add` and `retract` give what is held next, which may be the same object.
-Values are as `penstock.table.data.values` holds them. A row may be taken back before it comes: what is held then owes
-it.
+The state of a group is picklable; `add` and `retract` return the new state, which may be the same object. Values are
+internal values (see `penstock.table.data.values`). A retraction may arrive before its insert: the state then records it
+as pending.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from penstock.table.plan.logical import AggregateCall
 from penstock.table.streaming.aggregates.bundled import Bundled
 from penstock.table.streaming.rows.held_rows import RowEquality
 
-#: The dictionary key of NaN, which Python takes to differ from itself.
+#: The dictionary key of NaN, because NaN differs from itself in Python.
 NAN: Final = "NaN"
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """The rows of a batch as one call sees them."""
+    """The rows of a batch, as seen by one call."""
 
-    #: the number of each row's group
+    #: the group number of each row
     groups: Sequence[int]
     #: the operand of each row, or a tuple of several
     operands: Sequence[Any]
-    #: which rows FILTER keeps; None for all
+    #: which rows pass FILTER; None for all
     keeps: Sequence[bool] | None = None
-    #: not 0 for rows that go; None when none does
+    #: nonzero for retractions; None if there are none
     goes: bytes | None = None
     #: rows after which their group is empty
     ends: frozenset[int] = field(default_factory=frozenset)
@@ -43,51 +43,51 @@ class Rows:
 
     @property
     def only_come(self) -> bool:
-        """Whether each row counts, and none goes."""
+        """Whether the batch has neither filtered rows nor retractions."""
         return self.keeps is None and self.goes is None
 
 
 class Accumulator:
     """One aggregate call."""
 
-    #: whether only the first operand counts, so that `add_one` takes it without a tuple around it
+    #: whether only the first operand counts: `add_one` then takes it without a tuple
     takes_one = False
-    #: whether rows whose operand is NULL change nothing
+    #: whether rows with a NULL operand are ignored
     skips_null = False
-    #: whether it is a number that goes up by 1 with each value, whatever that is
+    #: whether the state is a counter that each value increments by 1, whatever the value is
     counts_alike = False
 
     def __init__(self, call: AggregateCall) -> None:
         self.call = call
 
     def create(self) -> Any:
-        """For no row."""
+        """Return the state of an empty group."""
         return None
 
     def add(self, held: Any, values: tuple[Any, ...]) -> Any:
-        """With another row. `values`: its operands."""
+        """Add a row and return the new state. `values`: the operands."""
         raise NotImplementedError
 
     def retract(self, held: Any, values: tuple[Any, ...]) -> Any:
-        """With a row less."""
+        """Retract a row and return the new state."""
         raise UnsupportedError(f"{self.call.function} of rows that may go needs all values")
 
     def value(self, held: Any) -> Any:
-        """What the function gives."""
+        """Return the result of the function."""
         return held
 
     def is_spent(self, held: Any) -> bool:
-        """Whether what is held for a group without rows may be forgotten: not if it has rows for those that it owes."""
+        """Return whether the state of a group without rows can be dropped: not while retractions are pending."""
         return bool(held == self.create())
 
     def keep_apart(self, keyed: KeyedStateBackend, name: str) -> None:
-        """Keep what may grow large in states of its own, for groups by key. `name`: of the call, for these states."""
+        """Store large parts in separate keyed states, which are named after the call (`name`)."""
 
     def forget(self, key: Any) -> None:
-        """Let nothing be left apart of a group that is forgotten."""
+        """Clear the separate states of a dropped group."""
 
     def running(self, rows: Rows, held: list[Any]) -> list[Any]:
-        """What the function gives after each row. `held`: what is held for each group, which is brought up to date."""
+        """Return the result after each row. `held`: the state of each group, updated in place."""
         add, retract, value = self.add, self.retract, self.value
         keeps, goes, ends = rows.keeps, rows.goes, rows.ends
         found = []
@@ -101,26 +101,25 @@ class Accumulator:
         return found
 
     def gather(self, bundle: Bundled, held: list[Any]) -> bool:
-        """Take a bundle in at once, of which nobody asks what the function gives in between; rows only come.
+        """Process a whole append-only bundle when only the final results are needed.
 
-        `held`: what is held for each group, which is brought up to date. Returns whether that is done: some functions
-        need one row after the other.
+        `held`: the state of each group, updated in place. Returns False for functions that must process row by row.
         """
         return False
 
 
 class SingleOperand(Accumulator):
-    """The base of aggregates of one operand, most of which leave NULL out."""
+    """The base class of aggregates with one operand, most of which ignore NULL."""
 
     takes_one = True
     skips_null = True
 
     def add_one(self, held: Any, value: Any) -> Any:
-        """With another value; NULL only comes where `skips_null` is not set."""
+        """Add a value and return the new state; the value is NULL only if `skips_null` is not set."""
         raise NotImplementedError
 
     def retract_one(self, held: Any, value: Any) -> Any:
-        """With a value less."""
+        """Retract a value and return the new state."""
         return super().retract(held, (value,))
 
     def add(self, held: Any, values: tuple[Any, ...]) -> Any:
@@ -158,7 +157,7 @@ class SingleOperand(Accumulator):
 
 
 class Distinct(SingleOperand):
-    """Another aggregate over each value once: [what that holds, {value: how often}]."""
+    """Applies another aggregate to each distinct value once: [its state, {value: count}]."""
 
     def __init__(self, call: AggregateCall, inner: Accumulator) -> None:
         super().__init__(call)
@@ -170,7 +169,7 @@ class Distinct(SingleOperand):
             inner.retract_one if isinstance(inner, SingleOperand) else inner.retract
         )
         self._key = key_of(call.operands[0].type) if is_single else _key_of_operands(call)
-        #: one value stands for all equal ones
+        #: makes one form represent all equal values
         self._form = form_of(call.operands[0].type) if is_single else None
 
     def create(self) -> Any:
@@ -200,7 +199,7 @@ class Distinct(SingleOperand):
         return held
 
     def gather(self, bundle: Bundled, held: list[Any]) -> bool:
-        """See `Accumulator`. Only counts need not know which values are new."""
+        """See `Accumulator`. Only counters do not need the new values themselves."""
         if self._key is not None or bundle.operand is None or not self._inner.counts_alike:
             return False
         new = [0] * len(held)
@@ -226,7 +225,7 @@ class Distinct(SingleOperand):
 
 
 def changed_count(counts: dict[Any, int], key: Any, by: int) -> int:
-    """Count a key up or down; one that comes to 0 is no longer there. Below 0 rows have gone before they came."""
+    """Change a key's count, and remove the key at 0. A negative count means pending retractions."""
     count = counts.get(key, 0) + by
     if count:
         counts[key] = count
@@ -236,24 +235,27 @@ def changed_count(counts: dict[Any, int], key: Any, by: int) -> int:
 
 
 def key_of(data_type: DataType) -> Callable[[Any], Any] | None:
-    """A function that makes a dictionary key of a value, one for equal values; None if the value itself is a key."""
+    """Return a function from a value to a dictionary key that is equal for equal values.
+
+    None if values are keys as-is.
+    """
     if isinstance(data_type, FloatType | DoubleType):
         return lambda value: value if value == value else NAN
     return canonicalizer_of(arrow_type(data_type))
 
 
 def form_of(data_type: DataType) -> Callable[[Any], Any] | None:
-    """A function that makes the canonical form of a value; None if each value has one form."""
+    """Return a function that makes the canonical form of a value; None if each value has only one form."""
     return canonicalizer_of(arrow_type(data_type), zeros="merged")
 
 
 def _key_of_operands(call: AggregateCall) -> Callable[[tuple[Any, ...]], Any]:
-    """A function that makes a dictionary key of several operands."""
+    """Return a function that makes a dictionary key of several operands."""
     return RowEquality([operand.type for operand in call.operands]).key
 
 
 def stored_key(stored: Collection[Any], key: Any, key_of: Callable[[Any], Any] | None) -> Any:
-    """The key under which equal values are stored: `key`, or one that an earlier release wrote in another form."""
+    """Return the key under which equal values are stored: `key`, or an earlier release's form of it."""
     if key_of is None or key in stored or not isinstance(key, tuple):
         return key
     return next((other for other in stored if isinstance(other, tuple) and key_of(other) == key), key)

@@ -1,4 +1,4 @@
-"""BITMAP_*_AGG: bitmaps of numbers, and what bitmaps have in common."""
+"""BITMAP_*_AGG: bitmaps of numbers, and their common base class."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ class _OfBitmaps(SingleOperand):
         self._combine = _COMBINE.get(call.function.split("_")[1], _COMBINE["OR"])
 
     def _given(self, found: Any) -> Any:
-        """A bitmap as the call gives it: in bytes, or how many numbers it has."""
+        """Return a bitmap as the result of the call: its bytes, or its cardinality."""
         return None if found is None else len(found) if self._is_count else bitmap_bytes(found)
 
 
 class BitmapBuild(_OfBitmaps):
-    """BITMAP_BUILD_AGG: [the bitmap or None, {number: how often}]; rows that only come need no counts."""
+    """BITMAP_BUILD_AGG: [the bitmap, {number: count}]; append-only inputs need no counts."""
 
     def __init__(self, call: AggregateCall, retracts: bool) -> None:
         super().__init__(call)
@@ -59,7 +59,7 @@ class BitmapBuild(_OfBitmaps):
 
 
 class BitmapCombined(_OfBitmaps):
-    """BITMAP_AND_AGG, BITMAP_OR_AGG and BITMAP_XOR_AGG of rows that only come: the bitmap."""
+    """BITMAP_AND_AGG, BITMAP_OR_AGG and BITMAP_XOR_AGG of append-only rows: the bitmap."""
 
     def add_one(self, held: Any, value: Any) -> Any:
         """See `SingleOperand`."""
@@ -72,7 +72,7 @@ class BitmapCombined(_OfBitmaps):
 
 
 class RetractableXor(_OfBitmaps):
-    """BITMAP_XOR_AGG where rows may go: (the bitmap, number of rows)."""
+    """BITMAP_XOR_AGG with retractions: (the bitmap, number of rows)."""
 
     def create(self) -> Any:
         """See `Accumulator`."""
@@ -92,9 +92,9 @@ class RetractableXor(_OfBitmaps):
 
 
 class RetractableCombined(_OfBitmaps):
-    """BITMAP_AND_AGG and BITMAP_OR_AGG where rows may go: [{bitmap as bytes: how often}, the combined one].
+    """BITMAP_AND_AGG and BITMAP_OR_AGG with retractions: [{bitmap as bytes: count}, the combined bitmap].
 
-    The combined one is None when it has to be made again, because a bitmap is gone.
+    The combined bitmap is None when it has to be rebuilt, after a bitmap was removed.
     """
 
     def create(self) -> Any:

@@ -1,4 +1,4 @@
-"""The rows of a bundle as a call sees them that says what it gives after all of them, and not after each."""
+"""The rows of a bundle, as seen by a call whose results are needed only at the end, not after each row."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from penstock.table.data.values import values_of
 
 
 class BundledColumn:
-    """A column of a bundle; what calls find out of it is found out once.
+    """A column of a bundle. Results that several calls need are computed once.
 
     Args:
-        groups: the number of each row's group, as a numpy array.
+        groups: the group number of each row, as a numpy array.
         column: the values.
-        data_type: theirs.
+        data_type: the type of the values.
     """
 
     def __init__(self, groups: Any, column: pa.Array, data_type: DataType) -> None:
@@ -29,7 +29,7 @@ class BundledColumn:
         self._pairs: tuple[Any, list[int], list[Any]] | None = None
 
     def pairs(self) -> tuple[Any, list[int], list[Any]]:
-        """Groups and values: of each row its pair's number; and of each pair the group and the value."""
+        """Return the distinct (group, value) pairs: each row's pair number, and the pairs' groups and values."""
         if self._pairs is None:
             encoded = self.column.dictionary_encode("encode")
             values = values_of(encoded.dictionary, self.data_type)
@@ -44,13 +44,13 @@ class BundledColumn:
 
 
 class Bundled:
-    """The rows of a bundle, of which none goes, as one call sees them.
+    """The rows of an append-only bundle, as seen by one call.
 
     Args:
-        groups: the number of each row's group, as a numpy array.
-        size: how many groups there are.
+        groups: the group number of each row, as a numpy array.
+        size: the number of groups.
         operand: the operand; None for a call without one.
-        keeps: which rows FILTER keeps, as a numpy array; None for all.
+        keeps: which rows pass FILTER, as a numpy array; None for all.
     """
 
     def __init__(self, groups: Any, size: int, operand: BundledColumn | None, keeps: Any) -> None:
@@ -60,33 +60,33 @@ class Bundled:
         counted = keeps
         if operand is not None and operand.is_there is not None:
             counted = operand.is_there if keeps is None else keeps & operand.is_there
-        #: which rows count: those that are kept, and whose operand is not NULL
+        #: which rows count: they pass FILTER, and their operand is not NULL
         self._counted = counted
 
     def groups(self) -> Any:
-        """The groups of the rows that count."""
+        """Return the group of each row that counts."""
         return self._groups if self._counted is None else self._groups[self._counted]
 
     def counts(self) -> list[int]:
-        """How many rows of each group count."""
+        """Return the number of rows that count in each group."""
         found: list[int] = np.bincount(self.groups(), minlength=self.size).tolist()
         return found
 
     def values(self) -> pa.Array:
-        """The operands of the rows that count."""
+        """Return the operands of the rows that count."""
         assert self.operand is not None
         column = self.operand.column
         return column if self._counted is None else column.filter(pa.array(self._counted))
 
     def sums(self) -> list[int]:
-        """The sum of each group's operands, which are whole numbers; beyond 64 bits it wraps."""
+        """Return the sum of each group's operands, which are whole numbers; it wraps at 64 bits."""
         found = np.zeros(self.size, np.int64)
         values = self.values().cast(pa.int64()).to_numpy(zero_copy_only=False)
         np.add.at(found, self.groups(), values)
         return found.tolist()
 
     def extremes(self, function: str) -> tuple[list[int], list[Any]]:
-        """The `min` or `max` of the operands of groups that have some: the groups, and the values."""
+        """Return the `min` or `max` of each group with operands: the groups, and the values."""
         assert self.operand is not None
         table = pa.table([pa.array(self.groups()), self.values()], ["group", "value"])
         found = table.group_by("group", use_threads=False).aggregate([("value", function)])
@@ -94,7 +94,7 @@ class Bundled:
         return found.column("group").to_pylist(), values_of(column, self.operand.data_type)
 
     def pairs(self) -> tuple[list[int], list[Any], list[int]]:
-        """The distinct values of each group: groups, values, and how often each is there."""
+        """Return the distinct values of each group: groups, values, and their counts."""
         assert self.operand is not None
         numbers, groups, values = self.operand.pairs()
         if self._counted is not None:

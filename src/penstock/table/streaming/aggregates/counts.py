@@ -1,4 +1,4 @@
-"""COUNT, and SINGLE_VALUE, which counts, too."""
+"""COUNT, and SINGLE_VALUE, which also counts."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class CountRows(Accumulator):
 
 
 class CountOf(CountRows):
-    """COUNT of several operands: rows in which none is NULL."""
+    """COUNT of several operands: rows without a NULL operand."""
 
     def gather(self, bundle: Bundled, held: list[Any]) -> bool:
         """See `Accumulator`."""

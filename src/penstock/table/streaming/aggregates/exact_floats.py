@@ -1,12 +1,11 @@
-"""Exact sums of floating-point numbers, from which values can be retracted.
+"""Exact sums of floating-point numbers that support retraction.
 
-A float that is added and taken off again leaves nothing behind: neither a rounding error, nor NaN after an infinity.
-Flink adds and subtracts floats, so one infinity, or one number that is much greater than the others, spoils its sums
-permanently.
+A float that is added and retracted leaves no trace: neither a rounding error, nor NaN after an infinity. Flink adds and
+subtracts floats, so one infinity, or one number that is much greater than the others, corrupts its sums permanently.
 
 A finite float is a whole number divided by a power of two. A total holds the exact sum of such fractions, and counts
-NaN and the infinities beside it. It is (numerator, exponent of the power of two, counts of NaN, inf and -inf), where
-the counts are an empty tuple as long as there are none.
+NaN and the infinities separately: (numerator, exponent of the power of two, counts of NaN, inf and -inf). The counts
+are an empty tuple while there are none.
 """
 
 from __future__ import annotations
@@ -17,12 +16,12 @@ from typing import Any, Final
 #: (numerator, exponent, counts of NaN, inf and -inf)
 Total = tuple[int, int, tuple[int, ...]]
 EMPTY: Final[Total] = (0, 0, ())
-#: A count that no number of rows takes back to 0.
+#: A count that no number of retractions can bring back to 0.
 _PERMANENT: Final = 1 << 62
 
 
 def changed(total: Total, value: float, sign: int) -> Total:
-    """A total with a value more (`sign` 1) or a value less (`sign` -1)."""
+    """Return a total after adding (`sign` 1) or subtracting (`sign` -1) a value."""
     numerator, exponent, specials = total
     try:
         part, divisor = value.as_integer_ratio()
@@ -45,7 +44,10 @@ def _counted(specials: tuple[int, ...], value: float, sign: int) -> tuple[int, .
 
 
 def special_of(specials: tuple[int, ...]) -> float | None:
-    """The sum of the values that are not finite; None if there are none. A retraction may come before its value."""
+    """Return the sum of the non-finite values, or None without any.
+
+    Retractions that came first have negative counts.
+    """
     if not specials:
         return None
     nans, positives, negatives = (count > 0 for count in specials)
@@ -55,14 +57,14 @@ def special_of(specials: tuple[int, ...]) -> float | None:
 
 
 def to_float(total: Total, divisor: int = 1) -> float:
-    """The float nearest to a total divided by a whole number that is not 0. Beyond all floats it is an infinity."""
+    """Return the float nearest to a total divided by a nonzero whole number; an infinity if it is out of range."""
     numerator, exponent, specials = total
     special = special_of(specials)
     return ratio(numerator, divisor << exponent) if special is None else special
 
 
 def ratio(numerator: int, divisor: int) -> float:
-    """The float nearest to a fraction. Beyond all floats it is an infinity."""
+    """Return the float nearest to a fraction; an infinity if it is out of range."""
     try:
         return numerator / divisor
     except OverflowError:
@@ -70,18 +72,18 @@ def ratio(numerator: int, divisor: int) -> float:
 
 
 def from_float(value: float) -> Total:
-    """The total for a sum that an earlier release held as a float. NaN and infinities stay: the rest of it is lost."""
+    """Convert a sum that an earlier release stored as a float. NaN and infinities stay: the finite part is lost."""
     total = changed(EMPTY, value, 1)
     return total if math.isfinite(value) else (total[0], total[1], tuple(count * _PERMANENT for count in total[2]))
 
 
-#: (sum, sum of squares, count): the exponent of the squares is twice that of the sum
+#: (count, sum, sum of squares, exponent of the sum, counts as in `Total`); the squares have twice the exponent
 Moments = tuple[int, int, int, int, tuple[int, ...]]
 NO_MOMENTS: Final[Moments] = (0, 0, 0, 0, ())
 
 
 def moments_changed(moments: Moments, value: float, sign: int) -> Moments:
-    """(count, sum, sum of squares, exponent of the sum, counts as in `Total`) with a value more or less."""
+    """Return the moments after adding (`sign` 1) or subtracting (`sign` -1) a value."""
     count, total, squares, exponent, specials = moments
     count += sign
     try:
@@ -101,7 +103,7 @@ def moments_changed(moments: Moments, value: float, sign: int) -> Moments:
 
 
 def variance(moments: Moments, is_sample: bool) -> float | None:
-    """The variance; None for too few values, and as long as retractions have come before their values."""
+    """Return the variance; None for too few values, or while retractions precede their values."""
     count, total, squares, exponent, specials = moments
     if count <= (1 if is_sample else 0):
         return None
@@ -114,7 +116,7 @@ def variance(moments: Moments, is_sample: bool) -> float | None:
 
 
 def moments_from(count: int, mean: float, squares: float) -> Any:
-    """The moments for what an earlier release held: the mean, and the sum of squared distances from it."""
+    """Convert the state of an earlier release, the mean and the sum of squared distances from it, to moments."""
     if not (math.isfinite(mean) and math.isfinite(squares)):
         return count, 0, 0, 0, (_PERMANENT, 0, 0)
     part, divisor = mean.as_integer_ratio()

@@ -24,7 +24,7 @@ from penstock.table.streaming.aggregates.base import NAN, Accumulator, Rows, Sin
 from penstock.table.streaming.aggregates.bundled import Bundled
 from penstock.table.typed.nodes import Constant
 
-#: types whose values have the order here that Arrow gives them
+#: types whose values Arrow orders as Penstock does
 _IN_ORDER: Final = (IntegralType, CharType, VarCharType, DateType, TimestampType, LocalZonedTimestampType)
 
 
@@ -58,7 +58,7 @@ class Extreme(SingleOperand):
         return found
 
     def gather(self, bundle: Bundled, held: list[Any]) -> bool:
-        """See `Accumulator`. NaN has a place of its own in the order of Flink's numbers, so these come one by one."""
+        """See `Accumulator`. Floats are processed one by one, because Flink orders NaN differently from Arrow."""
         if bundle.operand is None or not isinstance(self.call.operands[0].type, _IN_ORDER):
             return False
         is_least = self._is_least
@@ -70,7 +70,7 @@ class Extreme(SingleOperand):
 
 
 def _better(best: float | None, value: float, is_least: bool) -> float:
-    """The lesser or the greater of two numbers, where NaN is the greatest."""
+    """Return the lesser or the greater of two numbers, where NaN is the greatest."""
     if best is None:
         return value
     if is_least:
@@ -81,7 +81,7 @@ def _better(best: float | None, value: float, is_least: bool) -> float:
 class RetractableExtreme(SingleOperand):
     """MIN and MAX of rows that may be retracted: [the values in order, {value: count}].
 
-    NaN is greater than all numbers, and is counted beside them. 0.0 stands for both zeros.
+    NaN is greater than all numbers, and is counted separately. 0.0 represents both zeros.
     """
 
     def __init__(self, call: AggregateCall) -> None:
@@ -119,9 +119,9 @@ class RetractableExtreme(SingleOperand):
 
 
 class Percentile(Accumulator):
-    """PERCENTILE: [the values in order, {value: count}, the requested shares].
+    """PERCENTILE: [the values in order, {value: count}, the requested percentages].
 
-    NaN is greater than all numbers, and is counted beside them. 0.0 stands for both zeros.
+    NaN is greater than all numbers, and is counted separately. 0.0 represents both zeros.
     """
 
     def __init__(self, call: AggregateCall) -> None:
@@ -175,7 +175,7 @@ class Percentile(Accumulator):
     def value(self, held: Any) -> Any:
         """See `Accumulator`."""
         values, counts, shares = held
-        ends = list(accumulate(map(counts.__getitem__, values)))  # how many values there are up to each one
+        ends = list(accumulate(map(counts.__getitem__, values)))  # cumulative counts
         if counts.get(NAN, 0) > 0:
             values = [*values, math.nan]
             ends.append((ends[-1] if ends else 0) + counts[NAN])
@@ -186,7 +186,7 @@ class Percentile(Accumulator):
 
     @staticmethod
     def _at(values: list[float], ends: list[int], position: float) -> float:
-        """The value at a position, from 1 on; between two values in proportion."""
+        """Return the value at a position, counted from 1, with linear interpolation between two values."""
         lower, higher = math.floor(position), math.ceil(position)
         place = bisect_left(ends, lower)
         if ends[place] >= higher:

@@ -10,7 +10,7 @@ from penstock.table.typed.nodes import Constant
 
 
 class Collect(SingleOperand):
-    """COLLECT: {key: [value in canonical form, how often]}."""
+    """COLLECT: {key: [value in canonical form, count]}."""
 
     def __init__(self, call: AggregateCall) -> None:
         super().__init__(call)
@@ -48,7 +48,7 @@ class Collect(SingleOperand):
 
 
 class Gathered(SingleOperand):
-    """The base of aggregates of values in the order of their arrival: [values, {key: how many are owed}]."""
+    """The base class of aggregates of values in arrival order: [values, {key: number of pending retractions}]."""
 
     def __init__(self, call: AggregateCall) -> None:
         super().__init__(call)
@@ -77,7 +77,7 @@ class Gathered(SingleOperand):
         return held
 
     def _index_of(self, value: Any, values: list[Any]) -> int | None:
-        """The first of the values that equals this one."""
+        """Return the index of the first value that equals this one, or None."""
         try:
             return values.index(value)
         except ValueError:
@@ -90,7 +90,7 @@ class Gathered(SingleOperand):
 
 
 def is_owed(owed: dict[Any, int], key: Any) -> bool:
-    """Whether a value has gone before it came; if so, it is no longer owed."""
+    """Return whether a retraction of this value is pending, and consume it."""
     if key not in owed:
         return False
     changed_count(owed, key, -1)
@@ -98,7 +98,7 @@ def is_owed(owed: dict[Any, int], key: Any) -> bool:
 
 
 class ArrayAgg(Gathered):
-    """ARRAY_AGG: with NULL unless it is to be left out."""
+    """ARRAY_AGG: includes NULL, except with IGNORE NULLS."""
 
     def __init__(self, call: AggregateCall) -> None:
         super().__init__(call)
@@ -110,13 +110,13 @@ class ArrayAgg(Gathered):
 
 
 def separator_of(call: AggregateCall) -> str:
-    """What stands between the texts of LISTAGG."""
+    """Return the separator of LISTAGG."""
     given = call.operands[1] if len(call.operands) > 1 else None
     return str(given.value) if isinstance(given, Constant) else ","
 
 
 class ListAgg(SingleOperand):
-    """LISTAGG of rows that only come: the text."""
+    """LISTAGG of append-only rows: the text."""
 
     def __init__(self, call: AggregateCall) -> None:
         super().__init__(call)
@@ -128,7 +128,7 @@ class ListAgg(SingleOperand):
 
 
 class RetractableListAgg(Gathered):
-    """LISTAGG where rows may go."""
+    """LISTAGG with retractions."""
 
     def __init__(self, call: AggregateCall) -> None:
         super().__init__(call)
@@ -140,7 +140,7 @@ class RetractableListAgg(Gathered):
 
 
 class FirstOrLast(SingleOperand):
-    """FIRST_VALUE and LAST_VALUE of rows that only come: the value."""
+    """FIRST_VALUE and LAST_VALUE of append-only rows: the value."""
 
     def __init__(self, call: AggregateCall) -> None:
         super().__init__(call)
@@ -152,9 +152,10 @@ class FirstOrLast(SingleOperand):
 
 
 class RetractableFirstOrLast(SingleOperand):
-    """The same where rows may go: [next number, {number: value}, {key: its numbers}, {key: how many are owed}].
+    """FIRST_VALUE and LAST_VALUE with retractions.
 
-    Numbers are given as values come. Of equal values the earliest goes first.
+    The state is [next number, {number: value}, {key: its numbers}, {key: number of pending retractions}]. Values are
+    numbered in arrival order. A retraction removes the earliest of equal values.
     """
 
     def __init__(self, call: AggregateCall) -> None:

@@ -1,12 +1,12 @@
-"""Aggregates of groups, kept up as rows come and go. The key of a group is given in canonical form, in all its changes.
+"""Aggregates groups of a changelog. The key of a group is emitted in canonical form, in all its changes.
 
-For each group the state holds how many rows it has, its accumulators, and what was last sent. A row that changes
-nothing sends nothing; the first row of a group sends an insert, the last one that goes a delete. Where state expires, a
-row that changes nothing sends an update all the same, so that its group lives on in the steps behind; and a row that
-goes from a group that is not there is dropped, since its group may have expired.
+For each group, the state holds the number of rows, the accumulators, and the last result emitted. A row that does not
+change the result emits nothing. The first row of a group emits an insert, and the retraction of the last one a delete.
+If state expires, a row that does not change the result emits an update nevertheless, which keeps the group alive in
+downstream operators; and a retraction from an unknown group is dropped, because the group may have expired.
 
-A batch is not gone through row by row, but call by call: each call says what it gives after each row. What is sent
-follows from these columns at once.
+A batch is processed call by call instead of row by row: each call returns its result after each row, as a column. The
+changes to emit are computed from these columns at once.
 """
 
 from __future__ import annotations
@@ -38,28 +38,28 @@ from penstock.table.streaming.rows.row_tuples import kinds_of
 from penstock.table.streaming.rows.sessions import StreamSession
 from penstock.table.typed.nodes import Constant, Field
 
-#: The state.
+#: The name of the state.
 GROUPS = "groups"
-#: The parts of a group's state.
+#: The indexes of the parts of a group's state.
 COUNT, HELD, LAST = 0, 1, 2
-#: Below this many rows it takes longer to compare columns than to compare rows.
+#: Below this number of rows, comparing columns takes longer than comparing rows.
 FEW_ROWS: Final = 64
-#: 1 for the kinds of rows that go, else 0.
+#: 1 for retracting row kinds, 0 for others.
 _GOES: Final = bytes(kind in (UPDATE_BEFORE, DELETE) for kind in range(256))
 
 
 class GroupAggregateOperator(EvaluatingOperator, BundlingOperator):
-    """See the module's text.
+    """See the module docstring.
 
     Args:
-        keys: the places of the columns that rows are grouped by.
-        calls: over columns of the input.
-        types: of the columns of the input.
-        names: of the columns of the output: keys, then calls.
-        retracts: whether rows of the input may go.
-        sends_before: whether an update sends the row as it was, too.
-        mini_batch: how rows wait for others; a group then sends one change for all rows of a bundle.
-        session: of the functions of the program.
+        keys: the indexes of the grouping columns.
+        calls: the aggregate calls over columns of the input.
+        types: the types of the input columns.
+        names: the names of the output columns: keys, then calls.
+        retracts: whether the input may contain retractions.
+        sends_before: whether updates include the previous row (UPDATE_BEFORE).
+        mini_batch: the buffering of rows; a group then emits one change for all rows of a bundle.
+        session: the session of the user-defined functions.
     """
 
     def __init__(
@@ -85,8 +85,8 @@ class GroupAggregateOperator(EvaluatingOperator, BundlingOperator):
         self._session = session or StreamSession()
 
     def open(self) -> None:
-        """Look up the state."""
-        # DISTINCT sends no updates: each of its rows is there once.
+        """Open the state and the accumulators."""
+        # DISTINCT has no calls and emits no updates: its result never changes.
         self._sends_same = self.ttl_ms > 0 and bool(self._calls)
         functions = self.running(self._session).functions
         self._accumulators = [accumulator_of(call, self._retracts, functions) for call in self._calls]
@@ -97,7 +97,7 @@ class GroupAggregateOperator(EvaluatingOperator, BundlingOperator):
         self._begin_lifetimes(self._entries, self._forget)
 
     def take_in(self, taken: ColumnBatch) -> None:
-        """Take rows in, and send what has changed."""
+        """Process rows and emit the changes."""
         groups, keys = self._groups.numbered(taken.columns)
         self._look(keys)
         if self.ttl_ms and self._retracts and taken.kinds is not None:
@@ -126,7 +126,7 @@ class GroupAggregateOperator(EvaluatingOperator, BundlingOperator):
             self._send_once(taken, lives, before, [state[LAST] for state in states])
 
     def _known(self, kinds: bytes, groups: Any, keys: list[Any]) -> Any:
-        """The rows without those that go from a group without rows."""
+        """Return the indexes of the rows, except retractions from groups without rows."""
         counts = [self._entries[key][COUNT] if key in self._entries else 0 for key in keys]
         goes, known = kinds.translate(_GOES), []
         for row, group in enumerate(groups.tolist()):
@@ -144,7 +144,7 @@ class GroupAggregateOperator(EvaluatingOperator, BundlingOperator):
         return found
 
     def _count(self, groups: Any, states: list[list[Any]], kinds: bytes | None) -> Lives:
-        """Count the rows of the groups."""
+        """Update the row counts of the groups."""
         if not self._retracts:
             if len(groups) < FEW_ROWS:
                 for group in groups.tolist():
@@ -159,7 +159,7 @@ class GroupAggregateOperator(EvaluatingOperator, BundlingOperator):
         ends = []
         for row, group in enumerate(groups.tolist()):
             counts[group] = count = counts[group] + (-1 if goes[row] else 1)
-            # Below 0 a group has lost a row that is still to come, and is no group meanwhile.
+            # Below 0, a retraction is still waiting for its row, and the group does not exist yet.
             if count > 0:
                 alive[row] = True
             elif count == 0:
@@ -169,7 +169,7 @@ class GroupAggregateOperator(EvaluatingOperator, BundlingOperator):
         return Lives(groups, goes if any(goes) else None, frozenset(ends), np.frombuffer(alive, np.bool_))
 
     def _running(self, taken: ColumnBatch, lives: Lives, keys: list[Any], states: list[list[Any]]) -> list[list[Any]]:
-        """What each call gives after each row."""
+        """Return the result of each call after each row."""
         groups = lives.groups.tolist()
         decoded: dict[int, list[Any]] = {}
         found = []
@@ -182,7 +182,7 @@ class GroupAggregateOperator(EvaluatingOperator, BundlingOperator):
         return found
 
     def _gathered(self, taken: ColumnBatch, lives: Lives, keys: list[Any], states: list[list[Any]]) -> list[list[Any]]:
-        """What each call gives after all rows, none of which goes, for each group."""
+        """Return the result of each call for each group after all rows, which are append-only."""
         operands: dict[int, BundledColumn] = {}
         masks: dict[int, Any] = {}
         found = []
@@ -206,7 +206,7 @@ class GroupAggregateOperator(EvaluatingOperator, BundlingOperator):
         operands: dict[int, BundledColumn],
         masks: dict[int, Any],
     ) -> Bundled | None:
-        """The rows as a call of at most one column sees them. `operands` and `masks`: what calls share."""
+        """Return the rows as a call of at most one column sees them, or None. `operands`, `masks`: shared caches."""
         keeps = None
         if isinstance(call.condition, Field):
             index = call.condition.index
@@ -239,7 +239,10 @@ class GroupAggregateOperator(EvaluatingOperator, BundlingOperator):
     def _operands(
         self, call: AggregateCall, accumulator: Accumulator, taken: ColumnBatch, decoded: dict[int, list[Any]]
     ) -> tuple[Sequence[Any], list[bool] | None]:
-        """The operands of a call in each row, and which rows its FILTER keeps. `decoded`: columns that calls share."""
+        """Return a call's operand in each row, and which rows pass its FILTER.
+
+        `decoded`: columns that the calls share.
+        """
         rows = len(taken)
         keeps = None
         if isinstance(call.condition, Field):
@@ -263,7 +266,7 @@ class GroupAggregateOperator(EvaluatingOperator, BundlingOperator):
     def _settle(
         self, keys: list[Any], states: list[list[Any]], lives: Lives, rows: list[int], values: list[list[Any]]
     ) -> None:
-        """Note what each group gives now, which is in these rows of the values; forget those without rows."""
+        """Store the current result of each group, found at `rows` of `values`, and drop groups without rows."""
         alive = [True] * len(keys) if lives.alive is None else lives.alive[rows].tolist()
         lasts = zip(*[[one[row] for row in rows] for one in values], strict=True) if values else [()] * len(keys)
         for key, state, is_alive, last in zip(keys, states, alive, lasts, strict=True):
@@ -272,7 +275,7 @@ class GroupAggregateOperator(EvaluatingOperator, BundlingOperator):
                 self._forget(key)
 
     def _forget(self, key: Any) -> bool:
-        """Throw a group out."""
+        """Remove a group from the state."""
         if self._entries.pop(key, None) is not None:
             self._mark(None, (key,))
             for one in self._accumulators:
@@ -289,7 +292,7 @@ class GroupAggregateOperator(EvaluatingOperator, BundlingOperator):
         before: list[tuple[Any, ...] | None],
         after: list[tuple[Any, ...] | None],
     ) -> None:
-        """Send what each group gives now, if that is not what it gave before the batch."""
+        """Emit the new result of each group that changed since before the batch."""
         of_groups = Lives(np.arange(len(after)), alive=[one is not None for one in after])
         sent, values = of_groups.few_changes(before, after, self._sends_before, self._sends_same, self._equality)
         last = lives.last_rows(len(after))
@@ -302,13 +305,13 @@ class GroupAggregateOperator(EvaluatingOperator, BundlingOperator):
     def _send(
         self, taken: ColumnBatch, lives: Lives, before: list[tuple[Any, ...] | None], values: list[list[Any]]
     ) -> None:
-        """Send what has changed."""
+        """Emit the changes."""
         if len(taken) < FEW_ROWS:
             after = list(zip(*values, strict=True)) if values else [()] * len(taken)
             sent, rows = lives.few_changes(before, after, self._sends_before, self._sends_same, self._equality)
             columns = self._columns(rows)
         else:
-            # Each call has a column of what groups gave before, and then after each row.
+            # Each call has a column: the results of the groups before the batch, then those after each row.
             nothing = (None,) * len(values)
             given = [
                 column_of([(one or nothing)[place] for one in before] + after, kind)
@@ -328,7 +331,7 @@ class GroupAggregateOperator(EvaluatingOperator, BundlingOperator):
             self.output.collect(ColumnBatch(batch, None, kinds_of(sent.kinds)))
 
     def _differences(self, columns: list[pa.Array]) -> Callable[[Any, Any], Any]:
-        """What tells whether the calls differ at two sequences of places, which count through what was before."""
+        """Return a function that tests whether any result differs between two arrays of indexes into `columns`."""
 
         def differ(one: Any, other: Any) -> Any:
             if self._sends_same:

@@ -1,4 +1,4 @@
-"""How groups live through a batch: after which rows each is there, and what that makes of what they give."""
+"""The life cycle of groups within a batch: after which rows each group exists, and the changes that result."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _BY_VALUE: Final = (ArrayType, MapType, MultisetType, RowType, VariantType, RawT
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """Changes to send: of which row of the batch each one is, the place of its values, and its kind."""
+    """Changes to emit: for each, the row of the batch, the index of its values, and its row kind."""
 
     rows: Sequence[int]
     places: Sequence[int]
@@ -31,25 +31,25 @@ class Sent:
 
 @dataclass(frozen=True, slots=True)
 class Lives:
-    """The rows of a batch, as arrays with an entry for each."""
+    """The rows of a batch, as arrays with one entry for each row."""
 
-    #: the number of its group
+    #: the group number of each row
     groups: Any
-    #: not 0 for rows that go; None when none does
+    #: nonzero for retractions; None if there are none
     goes: bytes | None = None
-    #: rows after which their group has no row
+    #: rows after which their group is empty
     ends: frozenset[int] = field(default_factory=frozenset)
-    #: whether its group has rows after it; None when all have
+    #: whether the group has rows after each row; None if all have
     alive: Any = None
 
     def last_rows(self, groups: int) -> list[int]:
-        """The last row of each group."""
+        """Return the last row of each group."""
         found = np.zeros(groups, np.int64)
         found[self.groups] = np.arange(len(self.groups))
         return found.tolist()
 
     def _rows_before(self) -> Any:
-        """The row of the same group before each one; -1 where there is none."""
+        """Return the previous row of the same group for each row; -1 if there is none."""
         order = np.argsort(self.groups, kind="stable")
         ordered = self.groups[order]
         found = np.full(len(order), -1, np.int64)
@@ -57,13 +57,13 @@ class Lives:
         return found
 
     def changes(self, was_there: Any, differ: Callable[[Any, Any], Any], sends_before: bool) -> Sent:
-        """What the rows change.
+        """Return the changes that the rows cause.
 
         Args:
-            was_there: whether each group was there before the batch.
-            differ: whether what groups give differs at two sequences of places. The places are those of the groups
-                before the batch, and then those of the rows.
-            sends_before: whether an update sends the row as it was, too.
+            was_there: whether each group existed before the batch.
+            differ: tests whether the results at two arrays of indexes differ. The indexes count the groups before the
+                batch, and then the rows.
+            sends_before: whether updates include the previous row (UPDATE_BEFORE).
         """
         rows = np.arange(len(self.groups))
         prior = self._rows_before()
@@ -75,7 +75,7 @@ class Lives:
         both = np.flatnonzero(had & has)
         updated = np.zeros(len(rows), np.bool_)
         updated[both] = differ(old[both], new[both])
-        # Each row has a place for what goes and one for what comes; those that are not used are left out.
+        # Each row has a slot for a retraction and one for an addition; unused slots are filtered out.
         goes = (had & ~has) | (updated if sends_before else False)
         comes = (has & ~had) | updated
         used = np.column_stack((goes, comes)).ravel()
@@ -92,14 +92,14 @@ class Lives:
         sends_same: bool = False,
         equality: RowEquality | None = None,
     ) -> tuple[Sent, list[tuple[Any, ...]]]:
-        """As `changes`, row by row, for values as tuples; and the values of the changes in place of their places.
+        """Like `changes`, but row by row, for results as tuples. Returns the results to emit instead of their indexes.
 
         Args:
-            before: the values that each group had.
-            after: the values of each row's group after the row.
+            before: the previous result of each group.
+            after: the result of each row's group after the row.
             sends_before: as in `changes`.
-            sends_same: whether a row that changes nothing sends an update.
-            equality: of the values; None if tuples compare by themselves.
+            sends_same: whether a row that does not change the result emits an update.
+            equality: the equality of results; None if tuples compare directly.
         """
         now = list(before)
         rows, kinds, sent = [], [], []
@@ -121,7 +121,7 @@ class Lives:
 
 
 def differing(one: pa.Array, other: pa.Array, data_type: DataType) -> Any:
-    """The rows where two columns differ by the one equality (`penstock.state.equality`); NULL equals NULL."""
+    """Return where two columns differ under Penstock's equality (`penstock.state.equality`); NULL equals NULL."""
     if isinstance(data_type, _BY_VALUE):
         lists = (canonical_values(values_of(column, data_type), column.type) for column in (one, other))
         return np.array([value != another for value, another in zip(*lists, strict=True)], np.bool_)

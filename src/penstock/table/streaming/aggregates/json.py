@@ -14,7 +14,7 @@ from penstock.table.streaming.aggregates.gathered import Gathered, is_owed
 
 
 def _writer(call: AggregateCall, place: int) -> Callable[[Any], str | None]:
-    """What makes JSON of an operand, NULL of NULL; what is JSON already stays as it is."""
+    """Return a function that converts an operand to JSON; NULL stays NULL, and JSON operands are not converted."""
     if any(one.startswith("EMBEDDED") and str(place) in one.split() for one in call.options):
         return lambda value: value
     write = json_writer(call.operands[place].type)
@@ -22,7 +22,7 @@ def _writer(call: AggregateCall, place: int) -> Callable[[Any], str | None]:
 
 
 def _keeps_null(call: AggregateCall, unless_said: bool) -> bool:
-    """Whether NULL becomes `null`; else it is left out. The function's name says it, or an option."""
+    """Return whether NULL becomes `null` instead of being omitted. The function's name or an option decides."""
     for words in (call.function.replace("_", " "), *call.options):
         if words.endswith("ABSENT ON NULL"):
             return False
@@ -54,7 +54,7 @@ class JsonArrayAgg(Gathered):
 
 
 class JsonObjectAgg(Accumulator):
-    """JSON_OBJECTAGG: [{key: value as JSON}, {(key, value): how many are owed}]."""
+    """JSON_OBJECTAGG: [{key: value as JSON}, {(key, value): number of pending retractions}]."""
 
     def __init__(self, call: AggregateCall) -> None:
         super().__init__(call)

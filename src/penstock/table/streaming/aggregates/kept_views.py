@@ -1,10 +1,10 @@
-"""Views of accumulators in keyed state of their own.
+"""Accumulator views in separate keyed states.
 
-The accumulator that is held for a group has None in their places. While the group's rows are worked on, views stand
-there that read and write the state of the group's key. One that is not in its place any more has lost what it held.
+The stored accumulator of a group has None in place of its views. While the group's rows are processed, these places
+hold views that read and write the state of the group's key. A view that the function has replaced loses its contents.
 
-On RocksDB a change to a map costs the rows of its keys that change, and a value at the end of a list costs a row. On
-the heap a checkpoint writes the views of the groups that changed as a whole.
+On RocksDB, a change to a map writes only the changed keys, and appending to a list writes one row. On the heap, a
+checkpoint writes the views of the changed groups as a whole.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from penstock.state.descriptors import ListStateDescriptor, MapStateDescriptor
 from penstock.state.states import ListState, MapState
 from penstock.table.user_functions.views import DataView, ListView, MapView
 
-#: the place of a view that is the accumulator itself
+#: the index of a view that is the accumulator itself
 _WHOLE = -1
 
 
 class KeptListView(ListView[Any]):
-    """A list in state, of the current key."""
+    """A list in keyed state, for the current key."""
 
     def __init__(self, state: ListState[Any]) -> None:
         super().__init__()
@@ -48,7 +48,7 @@ class KeptListView(ListView[Any]):
 
 
 class KeptMapView(MapView[Any, Any]):
-    """A map in state, of the current key."""
+    """A map in keyed state, for the current key."""
 
     def __init__(self, state: MapState[Any, Any]) -> None:
         super().__init__()
@@ -99,9 +99,9 @@ class KeptViews:
     """The views of one call.
 
     Args:
-        keyed: where their states are.
-        name: what the names of the states begin with.
-        sample: an accumulator of no row. Views are looked for in it, and in the fields of a `Row`, list or tuple.
+        keyed: the backend of their states.
+        name: the prefix of the state names.
+        sample: an empty accumulator. It may itself be a view, or have views as fields of a `Row`, list or tuple.
     """
 
     def __init__(self, keyed: KeyedStateBackend, name: str, sample: Any) -> None:
@@ -115,31 +115,34 @@ class KeptViews:
 
     @property
     def are_there(self) -> bool:
-        """Whether there is any."""
+        """Whether the accumulator has any views."""
         return bool(self._views)
 
     def turn_to(self, key: Any) -> None:
-        """From now on views are those of this key."""
+        """Switch all views to this key."""
         self._keyed.current_key = key
 
     def clear(self, key: Any) -> None:
-        """Let nothing be left of a key."""
+        """Clear the state of a key."""
         self.turn_to(key)
         for view in self._views.values():
             view.clear()
 
     def begun(self, accumulator: Any) -> Any:
-        """A new accumulator; what its views hold goes into the state."""
+        """Prepare a new accumulator: move the contents of its views to the state."""
         for view in self._views.values():
             view.clear()
         return self.put_in(self.taken_out(accumulator))
 
     def put_in(self, accumulator: Any) -> Any:
-        """An accumulator with its views."""
+        """Insert the views into an accumulator."""
         return _with(accumulator, self._views)
 
     def taken_out(self, accumulator: Any) -> Any:
-        """An accumulator without its views. What the function has put in the place of a view takes its place."""
+        """Remove the views from an accumulator.
+
+        If the function has replaced a view, store the contents of the new one.
+        """
         parts = dict(_parts(accumulator))
         for place, view in self._views.items():
             found = parts.get(place)
@@ -155,7 +158,7 @@ def _parts(accumulator: Any) -> Iterable[tuple[int, Any]]:
 
 
 def _with(accumulator: Any, views: Any) -> Any:
-    """An accumulator with these in the places of views."""
+    """Return an accumulator with these values in the places of its views."""
     if _WHOLE in views:
         return views[_WHOLE]
     if isinstance(accumulator, tuple):
@@ -167,7 +170,7 @@ def _with(accumulator: Any, views: Any) -> Any:
 
 
 def _replace(view: KeptListView | KeptMapView, found: Any) -> None:
-    """Let a view hold what another one does."""
+    """Overwrite a view with the contents of another one."""
     if isinstance(view, KeptListView) and isinstance(found, ListView):
         values = list(found)
         view.clear()

@@ -1,4 +1,4 @@
-"""Numbers of aggregates: whole numbers wrap as Java's do, decimals have a scale and an end."""
+"""Arithmetic of aggregates: integers wrap as in Java, decimals have a scale and a maximum precision."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ from penstock.table.data.logical_types import (
 )
 
 _BITS: dict[type[DataType], int] = {TinyIntType: 8, SmallIntType: 16, IntType: 32, BigIntType: 64}
-#: for sums of decimals, which lose no digit
+#: for sums of decimals, which lose no digits
 EXACT: Final = Context(prec=80, rounding=ROUND_HALF_UP)
 #: for quotients of decimals
 _QUOTIENT: Final = Context(prec=38, rounding=ROUND_HALF_UP)
-#: in which whole numbers are summed for their mean
+#: the type of integer sums that AVG computes
 SUM_OF_WHOLE: Final = BigIntType()
 
 
 def bounds(kind: DataType) -> tuple[int, int] | None:
-    """The least and the greatest number of a type of whole numbers."""
+    """Return the least and the greatest value of an integer type."""
     bits = _BITS.get(type(kind))
     return None if bits is None else (-(1 << (bits - 1)), (1 << (bits - 1)) - 1)
 
 
 def wrapped(kind: DataType) -> Callable[[Any], Any]:
-    """What keeps sums within a type."""
+    """Return a function that wraps or rounds sums to a type."""
     bits = _BITS.get(type(kind))
     if bits is not None:
         half, whole = 1 << (bits - 1), 1 << bits
@@ -46,7 +46,7 @@ def wrapped(kind: DataType) -> Callable[[Any], Any]:
 
 
 def single(value: float) -> float:
-    """The nearest number of single precision."""
+    """Return the nearest single-precision number."""
     try:
         return float(struct.unpack("f", struct.pack("f", value))[0])
     except OverflowError:
@@ -54,23 +54,23 @@ def single(value: float) -> float:
 
 
 def rounded(value: Decimal, scale: int) -> Decimal:
-    """A decimal with so many digits of a fraction."""
+    """Round a decimal to `scale` fractional digits."""
     return value.quantize(Decimal(1).scaleb(-scale), context=EXACT)
 
 
 def fitted(value: Decimal, kind: DecimalType) -> Decimal | None:
-    """A decimal with the scale of a type; None where it has too many digits."""
+    """Round a decimal to the scale of a type; return None if it has too many digits."""
     found = value if value.as_tuple().exponent == -kind.scale else rounded(value, kind.scale)
     return found if found.adjusted() < kind.precision - kind.scale or not found else None
 
 
 def quotient(total: Decimal, count: int) -> Decimal:
-    """A sum of decimals through a number, with 38 digits."""
+    """Divide a sum of decimals by a count, with 38 digits."""
     return _QUOTIENT.divide(total, Decimal(count))
 
 
 def from_double(kind: DataType) -> Callable[[float], Any]:
-    """What casts numbers of double precision to a type."""
+    """Return a function that casts double-precision numbers to a type."""
     if isinstance(kind, DecimalType):
         return lambda value: fitted(Decimal(repr(value)), kind) if math.isfinite(value) else None
     limits = bounds(kind)

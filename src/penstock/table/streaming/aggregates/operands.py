@@ -1,4 +1,4 @@
-"""The operands of aggregate calls, of the rows of a batch."""
+"""The operands of aggregate calls in the rows of a batch."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from penstock.table.typed.nodes import Constant, Field
 def operands_of(
     call: AggregateCall, columns: pa.RecordBatch, types: Sequence[DataType]
 ) -> list[tuple[Any, ...] | None]:
-    """The operands of a call in each row; None in rows that its FILTER leaves out."""
+    """Return a call's operands in each row; None for rows that its FILTER excludes."""
     rows = columns.num_rows
     lists: list[list[Any]] = []
     for operand in call.operands:

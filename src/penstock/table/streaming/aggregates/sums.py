@@ -36,7 +36,7 @@ from penstock.table.streaming.aggregates.numbers import (
 
 
 def _added(kind: DataType) -> Callable[[Any, Any], Any]:
-    """A function that adds within a type. Sums of decimals keep all their digits, more than the type has."""
+    """Return a function that adds within a type. Sums of decimals keep all their digits, more than the type has."""
     limit = wrapped(kind)
     return EXACT.add if isinstance(kind, DecimalType) else lambda total, value: limit(total + value)
 
@@ -47,7 +47,7 @@ def _subtracted(kind: DataType) -> Callable[[Any, Any], Any]:
 
 
 def _shown(kind: DataType) -> Callable[[Any], Any]:
-    """A function that makes the result of a sum: NULL where a decimal has too many digits for its type."""
+    """Return a function that converts a sum to the result: NULL if a decimal has too many digits for its type."""
     if isinstance(kind, DecimalType):
         return lambda total: None if total is None else fitted(total, kind)
     return lambda total: total
@@ -58,7 +58,7 @@ def _zero(kind: DataType) -> Any:
 
 
 class Sum(SingleOperand):
-    """SUM of insert-only rows: the sum, or NULL. SUM0 begins with 0."""
+    """SUM of insert-only rows: the sum, or NULL. SUM0 starts at 0."""
 
     def __init__(self, call: AggregateCall) -> None:
         super().__init__(call)
@@ -77,7 +77,7 @@ class Sum(SingleOperand):
     def add_one(self, held: Any, value: Any) -> Any:
         """See `SingleOperand`."""
         if held is None:
-            return value + 0.0 if self._is_float else value  # a sum is never -0.0
+            return value + 0.0 if self._is_float else value  # avoids -0.0 as a sum
         return self._added(held, value)
 
     def value(self, held: Any) -> Any:
@@ -104,7 +104,7 @@ class Sum(SingleOperand):
         return found
 
     def gather(self, bundle: Bundled, held: list[Any]) -> bool:
-        """See `Accumulator`. Whole numbers wrap, so it is all the same in which order they are added."""
+        """See `Accumulator`. Integers wrap, so their order does not matter."""
         if bundle.operand is None or not self._is_whole:
             return False
         added = self._added
@@ -116,12 +116,12 @@ class Sum(SingleOperand):
 
 
 def retractable_sum(call: AggregateCall) -> SingleOperand:
-    """SUM and SUM0 of rows that may be retracted."""
+    """Return an accumulator for SUM and SUM0 of rows that may be retracted."""
     return (RetractableFloatSum if isinstance(call.type, DoubleType | FloatType) else RetractableSum)(call)
 
 
 def retractable_average(call: AggregateCall) -> SingleOperand:
-    """AVG of rows that may be retracted."""
+    """Return an accumulator for AVG of rows that may be retracted."""
     return (RetractableFloatAverage if isinstance(call.type, DoubleType | FloatType) else Average)(call)
 
 
@@ -149,7 +149,7 @@ class RetractableSum(SingleOperand):
         return self._subtracted(self._total(held), value), held[1] - 1
 
     def _total(self, held: Any) -> Any:
-        """The sum. An earlier release held NULL after too many digits, and began again."""
+        """Return the sum. An earlier release stored NULL after an overflow, and restarted from there."""
         return self._zero if held[0] is None else held[0]
 
     def value(self, held: Any) -> Any:
@@ -182,7 +182,7 @@ class RetractableFloatSum(SingleOperand):
         return changed(self._total(held), value, -1), held[1] - 1
 
     def _total(self, held: Any) -> Total:
-        """The total. An earlier release held a float."""
+        """Return the total. An earlier release stored a float."""
         total = held[0]
         return from_float(total) if isinstance(total, float) else total
 
@@ -192,12 +192,12 @@ class RetractableFloatSum(SingleOperand):
 
     def is_spent(self, held: Any) -> bool:
         """See `Accumulator`."""
-        # In state of an earlier release, a sum of no value may be a bit off from 0.
+        # In state of an earlier release, an empty sum may differ slightly from 0.
         return not held[1] and (held[0] == EMPTY or isinstance(held[0], float))
 
 
 class RetractableFloatAverage(RetractableFloatSum):
-    """AVG of floats that may be retracted, as `RetractableFloatSum`."""
+    """AVG of floats that may be retracted, like `RetractableFloatSum`."""
 
     def value(self, held: Any) -> Any:
         """See `Accumulator`."""
@@ -205,9 +205,9 @@ class RetractableFloatAverage(RetractableFloatSum):
 
 
 class Average(SingleOperand):
-    """AVG: (sum, number of values). That of whole numbers is one, cut towards 0.
+    """AVG: (sum, number of values). The average of integers is an integer, truncated towards 0.
 
-    It also takes retractions of whole numbers and decimals.
+    It also supports retractions of integers and decimals.
     """
 
     def __init__(self, call: AggregateCall) -> None:
@@ -291,7 +291,7 @@ class _VarianceBase(SingleOperand):
 
 
 class Variance(_VarianceBase):
-    """Of insert-only rows, by Welford's method: (number of values, mean, sum of squared distances from the mean)."""
+    """Variance of insert-only rows, by Welford's method: (count, mean, sum of squared distances from the mean)."""
 
     def create(self) -> Any:
         """See `Accumulator`."""
@@ -314,7 +314,7 @@ class Variance(_VarianceBase):
 
 
 class RetractableVariance(_VarianceBase):
-    """Of rows that may be retracted: exact sums of the values and of their squares, see `exact_floats`."""
+    """Variance of rows that may be retracted: exact sums of the values and of their squares, see `exact_floats`."""
 
     def create(self) -> Any:
         """See `Accumulator`."""
@@ -329,7 +329,7 @@ class RetractableVariance(_VarianceBase):
         return moments_changed(self._moments(held), float(value), -1)
 
     def _moments(self, held: Any) -> Moments:
-        """The moments. An earlier release held the mean, and the squared distances from it."""
+        """Return the moments. An earlier release stored the mean, and the sum of squared distances from it."""
         return held if len(held) == len(NO_MOMENTS) else moments_from(*held)  # type: ignore[no-any-return]
 
     def value(self, held: Any) -> Any:

@@ -1,8 +1,8 @@
-"""Table aggregates of groups, kept up as rows come and go.
+"""Table aggregates of groups of a changelog.
 
-The state is that of aggregates of groups; what was last sent for a group is a list of rows. A row that changes the list
-takes all rows of the old one back, and sends all of the new one, as deletes and inserts. Where state expires, a list
-that stays as it is is sent anew, so that its rows live on in the steps behind.
+The state is that of group aggregates; the last result of a group is a list of rows. A row that changes the list
+retracts all rows of the old list and emits all rows of the new one, as deletes and inserts. If state expires, an
+unchanged list is emitted again, which keeps its rows alive in downstream operators.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from penstock.table.streaming.rows.sessions import StreamSession
 
 
 class TableAggregateOperator(GroupAggregateOperator):
-    """See the module's text.
+    """See the module docstring.
 
     Args:
-        keys: the places of the columns that rows are grouped by.
-        call: over columns of the input.
-        types: of the columns of the input.
-        names: of the columns of the output: keys, then those of the function.
-        retracts: whether rows of the input may go.
-        session: of the function.
+        keys: the indexes of the grouping columns.
+        call: the aggregate call over columns of the input.
+        types: the types of the input columns.
+        names: the names of the output columns: keys, then the function's columns.
+        retracts: whether the input may contain retractions.
+        session: the session of the function.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class TableAggregateOperator(GroupAggregateOperator):
     def _send(
         self, taken: ColumnBatch, lives: Lives, before: list[tuple[Any, ...] | None], values: list[list[Any]]
     ) -> None:
-        """Send what has changed."""
+        """Emit the changes."""
         now: list[list[Any]] = [[] if one is None else one[0] for one in before]
         rows: list[int] = []
         kinds = bytearray()

@@ -1,8 +1,9 @@
-"""Aggregate functions of the program, kept up row by row.
+"""User-defined aggregate functions, maintained row by row.
 
-For a group is held nothing as long as it has no row, and then [its accumulator, a sum of its rows]. The sum is only
-kept where rows may go. It is 0 exactly when what came and what went are the same rows. So a group that has none is
-known to be empty, whatever its accumulator looks like, and one that owes a row is not taken for empty.
+The state of a group is empty until its first row, and then [its accumulator, a checksum of its rows]. The checksum is
+maintained only if the input may contain retractions. It is 0 exactly if the added and the retracted rows are the same.
+So a group without rows is known to be empty, whatever its accumulator contains, and a group with a pending retraction
+is not mistaken for empty.
 """
 
 from __future__ import annotations
@@ -27,13 +28,13 @@ from penstock.table.user_functions.opened import OpenFunctions
 from penstock.table.user_functions.tables import fields_of, rows_in
 from penstock.table.user_functions.values import Results
 
-#: the parts of what is held
+#: the indexes of the parts of the state
 _ACCUMULATOR, _SUM = 0, 1
 _SUMS: Final = 2**64
 
 
 def check_retracts(user: UserFunction) -> None:
-    """Raises `ValidationError` for a function that cannot take rows back."""
+    """Raise `ValidationError` for a function that does not support retraction."""
     if user.func_type == GENERAL and not implements(user.function, "retract"):
         raise ValidationError(
             f"Could not find an implementation method 'retract' in class '{type(user.function).__name__}' for function "
@@ -43,7 +44,7 @@ def check_retracts(user: UserFunction) -> None:
 
 
 class UserAccumulator(Accumulator):
-    """An aggregate function. `retracts`: whether rows may go."""
+    """A user-defined aggregate function. `retracts`: whether the input may contain retractions."""
 
     call: UserAggregateCall
 
@@ -62,7 +63,7 @@ class UserAccumulator(Accumulator):
         self._views: KeptViews | None = None
 
     def keep_apart(self, keyed: KeyedStateBackend, name: str) -> None:
-        """See `Accumulator`: views have states of their own."""
+        """See `Accumulator`: views have separate states."""
         views = KeptViews(keyed, name, self._created())
         self._views = views if views.are_there else None
 
@@ -110,7 +111,7 @@ class UserAccumulator(Accumulator):
             raise self._failed(self._gives, ()) from error
         return found
 
-    #: the method that gives what the function gives
+    #: the name of the method that returns the result
     _gives = "get_value"
 
     def _given(self, accumulator: Any) -> Any:
@@ -160,7 +161,7 @@ class UserAccumulator(Accumulator):
 
 
 class UserTableAccumulator(UserAccumulator):
-    """A table aggregate function: it gives a list of rows, each as tables hold it."""
+    """A user-defined table aggregate function: its result is a list of rows, in internal form."""
 
     _gives = "emit_value"
 
@@ -183,5 +184,5 @@ class UserTableAccumulator(UserAccumulator):
 
 
 def _number_of(values: tuple[Any, ...]) -> int:
-    """A number that is the same for the same row in canonical form in any process, and another one for another row."""
+    """Hash a row in canonical form to a number. Equal rows have the same number in any process; others differ."""
     return int.from_bytes(blake2b(repr(values).encode("utf-8", "surrogatepass"), digest_size=8).digest())

@@ -1,7 +1,7 @@
-"""Aggregate functions of the program that get all rows at once: as pandas has them, or as Arrow has them.
+"""User-defined aggregate functions that receive all rows at once, as pandas or Arrow columns.
 
-For a group are held its rows in the order of their arrival, and how often rows are owed that have gone before they
-came. The function is called when its value is asked for.
+The state of a group is its rows in arrival order, and the number of pending retractions for each row. The function is
+called when its value is needed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from penstock.table.user_functions.vectors import check_pandas, pandas_of
 
 
 class VectorAccumulator(Accumulator):
-    """An aggregate function of whole columns: [rows, {row as text: how many are owed}]."""
+    """An aggregate function of whole columns: [rows, {row as text: number of pending retractions}]."""
 
     call: UserAggregateCall
 
@@ -54,7 +54,7 @@ class VectorAccumulator(Accumulator):
     def retract(self, held: Any, values: tuple[Any, ...]) -> Any:
         """See `Accumulator`."""
         rows, owed = held
-        for index, row in enumerate(rows):  # mostly the oldest row is retracted
+        for index, row in enumerate(rows):  # usually, the oldest row is retracted
             if self._equality.same(row, values):
                 del rows[index]
                 return held
@@ -62,7 +62,7 @@ class VectorAccumulator(Accumulator):
         return held
 
     def _name(self, values: tuple[Any, ...]) -> str:
-        """A text that is the same for equal rows."""
+        """Return a text that is the same for equal rows."""
         return repr(self._equality.key(values))
 
     def value(self, held: Any) -> Any:
@@ -96,7 +96,7 @@ class VectorAccumulator(Accumulator):
 
 
 def _plain(found: Any, is_pandas: bool) -> Any:
-    """A value of Python in place of one that pandas, NumPy or Arrow has. In pandas NaN stands for NULL."""
+    """Convert a pandas, NumPy or Arrow value to Python. In pandas, NaN stands for NULL."""
     if isinstance(found, tuple):
         return tuple([_plain(one, is_pandas) for one in found])
     if is_pandas and isinstance(found, float) and found != found:
@@ -104,7 +104,7 @@ def _plain(found: Any, is_pandas: bool) -> Any:
     if isinstance(found, pa.Scalar):
         return found.as_py()
     if type(found).__module__.split(".")[0] == "numpy" and hasattr(found, "item") and found.ndim == 0:
-        # NumPy's times have nanoseconds, and become numbers
+        # NumPy times with nanoseconds would become integers.
         return found.item() if found.dtype.kind not in "mM" else found.astype(f"{found.dtype.kind}8[us]").item()
     if type(found).__module__.startswith("pandas.") or isinstance(found, pa.Array | pa.ChunkedArray):
         return _of_pandas(found)

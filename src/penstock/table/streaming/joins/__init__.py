@@ -1,1 +1,1 @@
-"""Joins of two streams, and what their conditions come to."""
+"""Joins of two streams, and the analysis of their conditions."""

@@ -1,8 +1,8 @@
-"""Inner joins of rows that only come: both sides are held as columns, and no row becomes a Python object.
+"""Inner joins of append-only inputs: both sides are stored as columns, and rows never become Python objects.
 
-A row is sent with each match that has come before it. Nothing is forgotten, as in any regular join without a lifetime.
-The columns are in memory; with RocksDB a `JoinOperator` holds the rows instead. Either goes on from what the other one
-has left.
+A row is emitted with each match that arrived before it. Rows are never dropped, as in any regular join without a state
+TTL. The columns are in memory; with RocksDB, a `JoinOperator` stores the rows instead. Each of the two can restore the
+other's state.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ from penstock.table.streaming.rows.sessions import StreamSession
 from penstock.table.streaming.rows.uncut_rows import UncutRows
 from penstock.table.typed.nodes import Field, Typed
 
-#: At most about this many pairs are looked at in one go.
+#: The approximate maximum number of pairs to process at once.
 _PAIRS_MAX: Final = 1 << 18
 
 
 class ColumnJoinOperator(EvaluatingOperator):
-    """See the module's text, and `JoiningOperator` for the arguments.
+    """See the module docstring, and `JoiningOperator` for the arguments.
 
     Args:
-        key_types: of the columns of the key, of which there is one at least.
+        key_types: the types of the key columns; at least one.
     """
 
     is_keyed = True
@@ -69,7 +69,7 @@ class ColumnJoinOperator(EvaluatingOperator):
         self._session = session
 
     def initialize_state(self) -> None:
-        """Take the restored rows."""
+        """Load the restored rows."""
         super().initialize_state()
         self._sides = (HeldColumns(len(self._nulls_match)), HeldColumns(len(self._nulls_match)))
         self._key_names = tuple(f"key.{place}" for place in range(len(self._nulls_match)))
@@ -80,7 +80,7 @@ class ColumnJoinOperator(EvaluatingOperator):
             self._take_rows(index)
 
     def _take_rows(self, index: int) -> None:
-        """Take what a `JoinOperator` has left of a side."""
+        """Load a side from the state of a `JoinOperator`."""
         if not self.context.keyed.has_restored(SIDES[index]):
             return
         keys: list[Any] = []
@@ -101,7 +101,7 @@ class ColumnJoinOperator(EvaluatingOperator):
         return [*self._key_names, *(f"c{place}" for place in range(len(self._types[side])))]
 
     def open(self) -> None:
-        """Make what runs the condition."""
+        """Create the evaluator of the condition."""
         self._evaluator: Evaluator | None = None
         if self._condition is not None:
             self._evaluator = Evaluator([self._condition], self.running(self._session))
@@ -109,7 +109,7 @@ class ColumnJoinOperator(EvaluatingOperator):
             self._used = sorted(used)
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
-        """Send the rows with their matches, then take them in."""
+        """Emit the rows with their matches, then store them."""
         taken = as_columns(batch, self.context.operator_name)
         rows = self._with_keys(taken, input_index)
         if not rows.num_rows:
@@ -131,7 +131,7 @@ class ColumnJoinOperator(EvaluatingOperator):
                 self._send(rows, places, other, numbers, is_left)
 
     def _with_keys(self, taken: ColumnBatch, side: int) -> UncutRows:
-        """The rows that can have matches, with the columns of their keys ahead."""
+        """Return the rows that can have matches, with their key columns first."""
         columns = pa.RecordBatch.from_arrays(list(map(taken.data.column, self._keys[side])), self._key_names)
         keys = ColumnKey(self._key_names).columns_in(columns)
         rows = UncutRows(keys, taken.data, self._names_of(side))
@@ -160,7 +160,7 @@ class ColumnJoinOperator(EvaluatingOperator):
         self.output.collect(ColumnBatch(pa.RecordBatch.from_arrays(arrays, self._names)))
 
     def _holds(self, rows: UncutRows, places: Any, other: HeldColumns, numbers: Any, is_left: bool) -> Any:
-        """For which pairs the condition is true."""
+        """Return for which pairs the condition is true."""
         assert self._evaluator is not None
         keys, width = len(self._key_names), len(self._types[0])
         lefts = [index for index in self._used if index < width]
@@ -177,7 +177,7 @@ class ColumnJoinOperator(EvaluatingOperator):
         return pc.fill_null(answers, False).to_numpy(zero_copy_only=False)
 
     def snapshot_state(self, checkpoint_id: int) -> list[StateCapture]:
-        """The rows that the last completed checkpoint does not have."""
+        """Capture the rows that are not in the last completed checkpoint."""
         captures = super().snapshot_state(checkpoint_id)
         about = about_columns(self._nulls_match)
         for state, side in zip(COLUMN_STATES, self._sides, strict=True):

@@ -1,8 +1,8 @@
-"""Joins of two window tables whose rows are held as columns, and no row becomes a Python object.
+"""Joins of two window tables, whose rows are stored as columns and never become Python objects.
 
-The windows that a watermark has passed are joined at once, with start and end as further columns of the key. Rows of
-a window that is over are late. The columns are in memory; with RocksDB a `WindowJoinOperator` holds the rows instead.
-Either goes on from what the other one has left.
+The windows that a watermark has passed are joined at once, with start and end as additional key columns. Rows of a
+closed window are late. The columns are in memory; with RocksDB, a `WindowJoinOperator` stores the rows instead. Each of
+the two can restore the other's state.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ from penstock.table.streaming.rows.key_hashes import is_own_number, key_hashes
 from penstock.table.streaming.rows.row_keys import ONLY_KEY
 from penstock.table.streaming.windows.window_ends import WindowEnds
 
-#: At most about this many pairs are looked at in one go.
+#: The approximate maximum number of pairs to process at once.
 _PAIRS_MAX: Final = 1 << 18
-#: In the place of a row that is missing.
+#: Marks a missing row.
 _NO_ROW: Final = -1
 _NONE: Final = np.zeros(0, np.int64)
 
 
 class ColumnWindowJoinOperator(EvaluatingOperator):
-    """See the module's text, and `WindowJoining` for the arguments. `key_types`: of the columns of the key."""
+    """See the module docstring, and `WindowJoining` for the arguments. `key_types`: the types of the key columns."""
 
     is_keyed = True
 
@@ -57,7 +57,7 @@ class ColumnWindowJoinOperator(EvaluatingOperator):
         self._watermark = MIN_TIMESTAMP
 
     def initialize_state(self) -> None:
-        """Take the restored rows."""
+        """Load the restored rows."""
         super().initialize_state()
         types = [map(arrow_type, of_side) for of_side in self._joining.types]
         self._sides = tuple(WindowRows(schema_of(self._key_types, list(of_side))) for of_side in types)
@@ -68,7 +68,7 @@ class ColumnWindowJoinOperator(EvaluatingOperator):
             self._take_rows(index)
 
     def _take_rows(self, index: int) -> None:
-        """Take what a `WindowJoinOperator` has left of a side."""
+        """Load a side from the state of a `WindowJoinOperator`."""
         if not self.context.keyed.has_restored(SIDES[index]):
             return
         table, side = self.context.keyed.table(SIDES[index]), self._sides[index]
@@ -88,7 +88,7 @@ class ColumnWindowJoinOperator(EvaluatingOperator):
                 side.add(pa.RecordBatch.from_arrays(arrays, schema=side.schema))
 
     def open(self) -> None:
-        """Make what runs the condition."""
+        """Create the evaluator of the condition."""
         joining = self._joining
         self._ends = WindowEnds(joining.session.zone if joining.is_moment else None)
         self._where: PairCondition | None = None
@@ -97,7 +97,7 @@ class ColumnWindowJoinOperator(EvaluatingOperator):
             self._where = PairCondition(joining.condition, len(joining.types[0]), evaluator)
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
-        """Keep rows until their window is over."""
+        """Store rows until their window closes."""
         columns = as_columns(batch, self.context.operator_name).columns
         starts, ends = (milliseconds(columns.column(edge)) for edge in self._joining.edges[input_index])
         places, side = self._joining.keys[input_index], self._sides[input_index]
@@ -112,7 +112,7 @@ class ColumnWindowJoinOperator(EvaluatingOperator):
         side.add(rows)
 
     def process_watermark(self, timestamp: int) -> None:
-        """Join the windows that are over, in order of time."""
+        """Join the closed windows, in order of time."""
         self._watermark = max(self._watermark, self._ends.reached(timestamp))
         if any(side.next_end is not None and side.next_end - 1 <= self._watermark for side in self._sides):
             left, right = (side.take_up_to(self._watermark + 1) for side in self._sides)
@@ -123,7 +123,7 @@ class ColumnWindowJoinOperator(EvaluatingOperator):
         self.output.emit_watermark(timestamp)
 
     def snapshot_state(self, checkpoint_id: int) -> list[StateCapture]:
-        """The rows of windows that are not over."""
+        """Capture the rows of open windows."""
         captures = super().snapshot_state(checkpoint_id)
         about = self._joining.about_columns()
         for state, side in zip(COLUMN_STATES, self._sides, strict=True):
@@ -155,7 +155,7 @@ class ColumnWindowJoinOperator(EvaluatingOperator):
             self._send(left, mine[chosen], right, other[chosen])
 
     def _pairs(self, left: pa.RecordBatch, right: pa.RecordBatch) -> Iterator[tuple[Any, Any]]:
-        """The pairs, by the places of their rows on either side, a part at a time."""
+        """Yield the pairs in parts, as row indexes on either side."""
         places = [self._may_match(rows) for rows in (left, right)]
         if not all(map(len, places)):
             return
@@ -183,7 +183,7 @@ class ColumnWindowJoinOperator(EvaluatingOperator):
                 yield mine, other
 
     def _may_match(self, rows: pa.RecordBatch) -> Any:
-        """The places of the rows whose key has no NULL that equals nothing."""
+        """Return the indexes of rows that can match: their key has no NULL in a column where NULL matches nothing."""
         may = np.ones(rows.num_rows, np.bool_)
         for name, matches in zip(self._sides[0].key_names, self._joining.nulls_match, strict=False):
             if not matches and rows.column(name).null_count:
@@ -191,12 +191,12 @@ class ColumnWindowJoinOperator(EvaluatingOperator):
         return np.flatnonzero(may)
 
     def _columns(self, rows: pa.RecordBatch) -> list[pa.Array]:
-        """The rows' own columns."""
+        """Return the columns of the input rows, without window and key."""
         columns: list[pa.Array] = rows.columns
         return columns[EDGES + len(self._sides[0].key_names) :]
 
     def _send(self, left: pa.RecordBatch, mine: Any, right: pa.RecordBatch, other: Any) -> None:
-        """Send rows by their places on either side; `other` is None for those of the left side alone."""
+        """Emit rows by their indexes on either side; `other` is None to emit the left side only."""
         arrays = []
         for rows, places in ((left, mine), (right, other)):
             if places is not None:
@@ -207,7 +207,7 @@ class ColumnWindowJoinOperator(EvaluatingOperator):
 
 
 def _chosen(column: pa.Array, places: Any) -> pa.Array:
-    """The rows of a column at places that come in order."""
+    """Return the rows of a column at sorted indexes."""
     return column if len(places) == len(column) else column.take(pa.array(places))
 
 
@@ -218,7 +218,7 @@ def _in_order_of_windows(rows: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _is_one_window(*sides: pa.RecordBatch) -> bool:
-    """Whether all rows are of one window."""
+    """Return whether all rows belong to one window."""
     for name in (START, END):
         times = [times_of(rows, name) for rows in sides if rows.num_rows]
         if any((one != times[0][0]).any() for one in times):
@@ -227,7 +227,7 @@ def _is_one_window(*sides: pa.RecordBatch) -> bool:
 
 
 def _pairs_of_one(keys: pa.Array, others: pa.Array) -> tuple[Any, Any] | None:
-    """The pairs of rows with the same whole number, where each of the keys is another one; else None."""
+    """Return the pairs of rows with equal integer keys, if the values of `keys` are unique; otherwise None."""
     if not is_own_number([keys.type]) or keys.null_count or others.null_count or len(pc.unique(keys)) < len(keys):
         return None
     found = pc.index_in(others, value_set=keys)
@@ -239,21 +239,21 @@ def _pairs_of_one(keys: pa.Array, others: pa.Array) -> tuple[Any, Any] | None:
 
 
 def _matches(keys: Sequence[pa.Array], others: Sequence[pa.Array]) -> Matches | None:
-    """The rows of the other side with the keys of these."""
+    """Return the matches of `keys` among the rows of the other side."""
     held = HeldColumns(len(others))
     held.add(key_hashes(others), pa.RecordBatch.from_arrays(others, list(map(str, range(len(others))))))
     return held.matches(key_hashes(keys), keys)
 
 
 def _others(places: Any, rows: int) -> Any:
-    """All places of so many rows but these."""
+    """Return all indexes below `rows` that are not in `places`."""
     is_other = np.ones(rows, np.bool_)
     is_other[places] = False
     return np.flatnonzero(is_other)
 
 
 def _in_order_of_time(left: pa.RecordBatch, mine: Any, right: pa.RecordBatch, other: Any) -> Any:
-    """The order of rows by their windows; each has a place on one side at least."""
+    """Return the order of rows by their windows; each row has an index on at least one side."""
     places = np.where(mine == _NO_ROW, other + left.num_rows, mine)
     ends, starts = (np.concatenate([times_of(left, name), times_of(right, name)])[places] for name in (END, START))
     return np.lexsort((starts, ends))

@@ -1,8 +1,8 @@
-"""Sides of joins whose rows are forgotten a while after they were written (`table.exec.state.ttl`, STATE_TTL).
+"""Join sides whose rows expire some time after they were written (`table.exec.state.ttl`, STATE_TTL).
 
-The entry of a row ends with the time at which it was written: when the row came, and for outer and semi joins when what
-is held of its matches changed. The rows of a key are in the order of these times, so that those that have expired are
-the first ones. They are thrown out when their key is looked at, or by the timer of their key.
+An entry ends with the time at which it was last written: when its row arrived or, in outer and semi joins, when the
+state of its matches changed. The rows of a key are ordered by these times, so the expired ones come first. They are
+removed when their key is accessed, or by the timer of their key.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from penstock.table.streaming.rows.state_times import due_at
 
 
 class Expiring(Side):
-    """What such sides have in common. `begin` has to be called ahead of anything else."""
+    """The base class of expiring sides. Call `begin` before any other method."""
 
-    #: the place of the time in an entry
+    #: the index of the time in an entry
     _time: ClassVar[int]
     _timers: TimerQueue
     _ttl_ms: int
 
     def begin(self, timers: TimerQueue, ttl_ms: int, now_ms: int) -> None:
-        """State that was restored from a job without times counts as written now."""
+        """Set the timers and the TTL. State restored from a job without times counts as written now."""
         self._timers, self._ttl_ms, self._now_ms = timers, ttl_ms, now_ms
         if not len(timers):
-            # RocksDB makes the objects of entries that are in files each time that the entries are listed.
+            # RocksDB deserializes the entries from its files each time they are listed.
             for key, rows in list(self.entries.items()):
                 for entry in rows.values():
                     self._stamp(entry)
@@ -38,7 +38,7 @@ class Expiring(Side):
             self.mark(set(self.entries))
 
     def look(self, keys: Collection[Any], now_ms: int) -> None:
-        """Throw out what has expired of these keys, before anybody looks at it."""
+        """Remove the expired rows of these keys, before they are accessed."""
         self._now_ms = now_ms
         gone = {key for key in keys if self._throw_out(key)}
         if gone:
@@ -52,7 +52,7 @@ class Expiring(Side):
         gone = []
         for name, entry in rows.items():
             if len(entry) == time:
-                self._stamp(entry)  # from a run whose state lived for ever
+                self._stamp(entry)  # from a run without a state TTL
             if entry[time] > oldest:
                 break
             gone.append(name)
@@ -61,7 +61,7 @@ class Expiring(Side):
         return bool(gone)
 
     def add(self, key: Any, row: tuple[Any, ...], by: int, matches: int) -> None:
-        """See `Side`. A row that goes and is not there has expired: nothing is owed."""
+        """See `Side`. A retraction of a missing row is dropped, because the row has expired."""
         rows, name = self.entries.get(key), self.name_of(row)
         if by < 0 and rows is not None and name not in rows:
             row = self._stored(rows, row)
@@ -74,7 +74,7 @@ class Expiring(Side):
         self.write(key, row)
 
     def write(self, key: Any, row: tuple[Any, ...]) -> None:
-        """What is held of a row is written."""
+        """Mark the entry of a row as written now."""
         rows, name = self.entries.get(key), self.name_of(row)
         if rows is not None and name in rows:
             entry = rows.pop(name)
@@ -85,11 +85,11 @@ class Expiring(Side):
         entry[self._time :] = [self._now_ms]
 
     def next_timer_ms(self) -> int | None:
-        """When the next rows that nobody looks at are thrown out."""
+        """Return when the next rows expire that are not accessed until then."""
         return self._timers.next_timestamp()
 
     def fire(self, now_ms: int) -> None:
-        """Throw out what has expired."""
+        """Remove expired rows."""
         self._now_ms = now_ms
         for _, key in self._timers.due(now_ms):
             if self._throw_out(key):
@@ -101,19 +101,19 @@ class Expiring(Side):
 
 
 class ExpiringSide(Expiring):
-    """key -> row -> [how often, how many matches, when]."""
+    """key -> row -> [count, number of matches, time]."""
 
     _time = 2
 
 
 class ExpiringUpsertSide(Expiring, UpsertSide):
-    """key -> id -> [1, how many matches, row, when]."""
+    """key -> id -> [1, number of matches, row, time]."""
 
     _time = 3
 
 
 def side_of(table: KeyedTable, types: Sequence[DataType], ids: Sequence[int] | None, expires: bool) -> Side:
-    """A side of a join. `ids`: see `UpsertSide`."""
+    """Return a side of a join. `ids`: see `UpsertSide`."""
     if ids is None:
         return ExpiringSide(table, types) if expires else Side(table, types)
     return ExpiringUpsertSide(table, types, ids) if expires else UpsertSide(table, types, ids)

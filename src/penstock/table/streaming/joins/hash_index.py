@@ -1,12 +1,12 @@
-"""Rows by the hashes of their keys. Rows only come, and each has the number that it came as.
+"""Indexes append-only rows by the hashes of their keys. Rows are numbered in arrival order.
 
-What a question costs depends on who asks. One with many keys makes a run of the rows that have come: their hashes in
-order, in which each key is found by two binary searches; runs of one size become one. One with few keys looks through
-the rows that have come as they lie, in chunks of which it knows the least and the greatest hash. Only when so much has
-been looked through that putting in order would have cost no more, a run is made of them, too. So rows of which hardly
-anything is asked cost next to nothing, and a question costs at most about twice of what it would if all were in order.
+The strategy depends on the number of keys in a lookup. A lookup of many keys sorts the new rows into a run: sorted
+hashes, in which two binary searches find each key; runs of similar size are merged. A lookup of few keys scans the
+unsorted new rows, in chunks with known minimum and maximum hashes. The new rows become a run once scanning them has
+cost as much as sorting. So rows that are rarely looked up cost almost nothing, and a lookup costs at most about twice
+as much as if all rows were sorted.
 
-While few rows are held, a small table says of most other hashes at once that they are not among them.
+While there are few rows, a small table quickly rejects most hashes that are not in the index.
 """
 
 from __future__ import annotations
@@ -17,52 +17,52 @@ import numpy as np
 
 from penstock.table.streaming.rows.small_numbers import places_in_order
 
-#: So many runs of a size become one.
+#: The number of runs of similar size that are merged.
 _FACTOR: Final = 8
-#: A run with so many rows stays as it is, or a question would wait too long for it.
+#: A run is not merged beyond this number of rows, or a lookup would wait too long for it.
 _ROWS_MAX: Final = 1 << 22
-#: Of up to so many new rows those with the same hash stay in the order in which they came; more are sorted faster.
+#: Up to this number of new rows, rows with the same hash keep their order; more rows are sorted by a faster algorithm.
 _STABLE_MAX: Final = 1 << 12
 _NONE: Final = np.zeros(0, np.int64)
 
-#: Rows that have come lie in chunks of so many at least, but for the last ones.
+#: The minimum number of rows in a chunk, except the last one.
 _CHUNK_ROWS: Final = 1 << 14
-#: Questions with more keys have the rows that have come put in order.
+#: A lookup of more keys sorts the new rows.
 _ASKED_MAX: Final = 64
-#: Putting a row in order costs as much as so many comparisons of a hash.
+#: The cost of sorting a row, in hash comparisons.
 _COMPARED_MAX: Final = 64
-#: Looking through a chunk costs as much as so many comparisons, even if it is empty.
+#: The minimum cost of scanning a chunk, in hash comparisons.
 _COMPARED_MIN: Final = 1 << 11
 
-#: Of more rows nobody keeps the small table, nor asks it about fewer.
+#: The small table is dropped above `_FEW_MAX` rows, and not used for lookups of fewer than `_MANY` hashes.
 _FEW_MAX: Final = 1 << 15
 _MANY: Final = 1 << 8
-#: The table has so many places for each row.
+#: The number of table slots for each row.
 _PLACES: Final = 8
 _MIX: Final = np.uint64(0x9E3779B97F4A7C15)
 
 
 class HashIndex:
-    """See the module's text."""
+    """See the module docstring."""
 
     def __init__(self) -> None:
-        #: hashes in order, and the numbers of their rows
+        #: sorted hashes, and the numbers of their rows
         self._runs: list[tuple[Any, Any]] = []
         self._chunks = _Chunks()
         self._few: _FewHashes | None = _FewHashes()
 
     def add(self, hashes: Any) -> None:
-        """The hashes of the next rows."""
+        """Add the hashes of the next rows."""
         self._chunks.add(hashes)
         if self._few is not None and not self._few.add(hashes):
             self._few = None
 
     def near(self, hashes: Any) -> Any:
-        """The places of those hashes that may be among the rows'; None when it is not worth while to find out."""
+        """Return the indexes of the hashes that may be in the index; None if checking is not worthwhile."""
         return None if self._few is None or len(hashes) < _MANY else self._few.places(hashes)
 
     def found(self, asked: Any) -> tuple[Any, Any]:
-        """The rows with these hashes, which are in order: of which one each row is, and its number, by hash."""
+        """Return the rows with these sorted hashes, by hash: the index of each row's hash, and the row's number."""
         found = self._chunks.found(asked)
         if found is None:
             self._put_in_order()
@@ -75,7 +75,7 @@ class HashIndex:
         return of_key[by_key], numbers[by_key]
 
     def _put_in_order(self) -> None:
-        """Make a run of the rows that have come, and one of several where they are of about one size."""
+        """Sort the new rows into a run, and merge runs of similar size."""
         runs = self._runs
         hashes, first = self._chunks.take()
         if len(hashes):
@@ -89,13 +89,13 @@ class HashIndex:
             if len(runs) - begin < _FACTOR:
                 return
             hashes, numbers = (np.concatenate(arrays) for arrays in zip(*runs[begin:], strict=True))
-            # Which merges, since each run is in order.
+            # The stable sort merges, because each run is sorted.
             order = np.argsort(hashes, kind="stable")
             runs[begin:] = [(hashes[order], numbers[order])]
 
 
 def _in_run(hashes: Any, numbers: Any, asked: Any) -> tuple[Any, Any] | None:
-    """See `HashIndex.found`, of one run; None for no rows."""
+    """Look up hashes in one run, as in `HashIndex.found`; return None if there are no matches."""
     begins = np.searchsorted(hashes, asked)
     hits = np.flatnonzero(hashes[np.minimum(begins, len(hashes) - 1)] == asked)
     if not len(hits):
@@ -107,28 +107,28 @@ def _in_run(hashes: Any, numbers: Any, asked: Any) -> tuple[Any, Any] | None:
 
 
 class _Chunks:
-    """Hashes as they came, since the last ones were taken."""
+    """Unsorted hashes of the rows since the last `take`."""
 
     def __init__(self) -> None:
         self._chunks: list[Any] = []
-        #: 16 bits of each hash, mixed, since that of a number is itself: a fourth of the memory to look through
+        #: 16 mixed bits of each hash, because a number hashes to itself: a quarter of the memory to scan
         self._marks: list[Any] = []
         self._lows: list[Any] = []
         self._highs: list[Any] = []
-        #: arrays that are in no chunk yet
+        #: arrays that are not in a chunk yet
         self._loose: list[Any] = []
-        #: the number of the first row, and how many there are
+        #: the number of the first row, and the number of rows
         self._first = self._rows = 0
-        #: how many comparisons there have been
+        #: the number of comparisons since the last `take`
         self._compared = 0
 
     def add(self, hashes: Any) -> None:
-        """The hashes of the next rows."""
+        """Add the hashes of the next rows."""
         self._loose.append(hashes)
         self._rows += len(hashes)
 
     def take(self) -> tuple[Any, int]:
-        """All hashes, which are not here any more, and the number of the first one."""
+        """Remove and return all hashes, with the number of the first row."""
         arrays, first = [*self._chunks, *self._loose], self._first
         for each in (self._chunks, self._marks, self._lows, self._highs, self._loose):
             each.clear()
@@ -136,7 +136,7 @@ class _Chunks:
         return np.concatenate(arrays) if arrays else _NONE, first
 
     def found(self, asked: Any) -> list[tuple[Any, Any]] | None:
-        """See `HashIndex.found`, a part for each chunk and hash; None where all should be put in order instead."""
+        """Look up hashes as in `HashIndex.found`, a part for each chunk and hash; None to sort the rows instead."""
         if not self._rows:
             return []
         if len(asked) > _ASKED_MAX:
@@ -161,7 +161,7 @@ class _Chunks:
         return found
 
     def _fill(self) -> None:
-        """Put what has come into chunks; the last one may be small, and grows then."""
+        """Move new arrays into chunks; the last chunk may be small and grows later."""
         loose, self._loose = self._loose, []
         if loose and self._chunks and len(self._chunks[-1]) < _CHUNK_ROWS:
             loose.insert(0, self._chunks.pop())
@@ -183,12 +183,12 @@ def _marks_of(hashes: Any) -> Any:
 
 
 def _first_bits(hashes: Any, bits: int) -> Any:
-    """So many bits of each hash, mixed."""
+    """Return the top `bits` bits of each hash after mixing."""
     return (hashes.view(np.uint64) * _MIX) >> np.uint64(64 - bits)
 
 
 class _FewHashes:
-    """A table with a place for each of few hashes, which others may have, too."""
+    """A hash table of a few hashes that may report false positives."""
 
     def __init__(self) -> None:
         self._hashes: list[Any] = []
@@ -202,7 +202,7 @@ class _FewHashes:
             self._table[_first_bits(hashes, self._bits)] = True
 
     def add(self, hashes: Any) -> bool:
-        """Take hashes in; False if they are too many."""
+        """Add hashes. Returns False if there are too many."""
         self._hashes.append(hashes)
         self._rows += len(hashes)
         if self._rows > _FEW_MAX:
@@ -214,5 +214,5 @@ class _FewHashes:
         return True
 
     def places(self, hashes: Any) -> Any:
-        """The places of the hashes that may be among them."""
+        """Return the indexes of hashes that may be in the table."""
         return np.flatnonzero(self._table[_first_bits(hashes, self._bits)])

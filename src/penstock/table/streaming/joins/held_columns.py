@@ -1,7 +1,7 @@
-"""The rows of one side of a join as columns, found by their keys. Rows only come, so each has a number for good.
+"""The rows of one side of a join as columns, found by their keys. Rows are never removed, so a row keeps its number.
 
-Rows are found by the hashes of their keys (`HashIndex`). So no key becomes a Python object, and a row that nobody asks
-for costs nothing but its hash.
+Rows are looked up by the hashes of their keys (`HashIndex`). No key becomes a Python object, and a row that is never
+looked up costs only its hash.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from penstock.table.streaming.rows.uncut_rows import UncutRows, cut
 
 
 class Matches:
-    """The rows that are held of asked rows' keys.
+    """The stored rows that match the keys of probe rows.
 
     Args:
-        rows: the places of the asked rows that may have matches; None for all.
-        groups: the number of the hash of each of these.
-        counts: how many rows are held with each of these.
-        numbers: of the rows that are held, by hash.
-        same: of pairs, as places of asked rows and numbers, which have the same key; None where all have.
+        rows: the positions of the probe rows that may have matches; None for all.
+        groups: the hash group of each of these rows.
+        counts: the number of stored rows in each hash group.
+        numbers: the numbers of the stored rows, ordered by hash group.
+        same: given pairs as probe positions and row numbers, returns which have equal keys; None if all do.
     """
 
     def __init__(
@@ -42,11 +42,11 @@ class Matches:
 
     @classmethod
     def of_all(cls, rows: int, held: int) -> Matches:
-        """Each of so many rows with each of those that are held."""
+        """Match each of `rows` probe rows with each of `held` stored rows."""
         return cls(None, np.zeros(rows, np.int64), np.array([held]), np.arange(held), None)
 
     def runs(self, pairs_max: int) -> Iterator[tuple[int, int]]:
-        """Parts of the asked rows, as (start, stop), of about so many pairs at most."""
+        """Yield ranges (start, stop) of probe rows with at most about `pairs_max` pairs each."""
         ends = np.cumsum(self._counts[self._groups])
         start = before = 0
         while start < len(ends):
@@ -55,7 +55,7 @@ class Matches:
             start, before = stop, int(ends[stop - 1])
 
     def pairs(self, start: int, stop: int) -> tuple[Any, Any]:
-        """The pairs of the asked rows of a part, see `runs`, with held ones: places and numbers."""
+        """Return the pairs of a range of probe rows, see `runs`: positions of probe rows and numbers of stored rows."""
         groups = self._groups[start:stop]
         of_row = self._counts[groups]
         rows = np.arange(start, stop) if self._rows is None else self._rows[start:stop]
@@ -69,7 +69,7 @@ class Matches:
 
 
 class HeldColumns:
-    """See the module's text. `width`: how many columns the key has; they come first."""
+    """See the module docstring. `width`: the number of key columns, which come first."""
 
     def __init__(self, width: int) -> None:
         self._width = width
@@ -81,18 +81,21 @@ class HeldColumns:
         return len(self._rows)
 
     def table(self, first: int) -> Callable[[], pa.Table] | None:
-        """What makes a table of the rows from a number on, in any thread; None if there are none."""
+        """Return a function that builds a table of the rows from `first` on, in any thread.
+
+        None if the table is empty.
+        """
         parts = self._rows.since(first)
         return partial(_table_of, parts) if parts else None
 
     def add(self, hashes: Any, rows: pa.RecordBatch | UncutRows) -> None:
-        """Take rows in. `hashes`: of their keys."""
+        """Add rows. `hashes`: the hashes of their keys."""
         self._has_null |= any(rows.column(place).null_count for place in range(self._width))
         self._rows.append(rows)
         self._index.add(hashes)
 
     def matches(self, hashes: Any, keys: Sequence[pa.Array]) -> Matches | None:
-        """The rows that are held of these keys, given as hashes and as columns; None when there are none."""
+        """Return the stored rows with these keys, given as hashes and as columns, or None if no row matches."""
         if not len(self._rows) or not len(hashes):
             return None
         rows = self._index.near(hashes)
@@ -105,7 +108,7 @@ class HeldColumns:
         return Matches(rows, groups, counts, numbers, None if is_exact else partial(self._same, keys))
 
     def taken(self, columns: Sequence[int], numbers: Any) -> list[pa.Array]:
-        """These columns of the rows with these numbers, of which there must be some."""
+        """Return these columns of the rows with these numbers. `numbers` must not be empty."""
         return self._rows.taken(columns, numbers)
 
     def _same(self, keys: Sequence[pa.Array], places: Any, numbers: Any) -> Any:

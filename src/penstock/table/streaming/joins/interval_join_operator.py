@@ -1,11 +1,11 @@
-"""Joins of rows whose times lie within an interval of each other, by event time or by the clock.
+"""Joins of rows whose times lie within an interval of each other, in event time or processing time.
 
-A left row and a right one are a pair when `lower <= left time - right time <= upper`. Rows wait for their matches in
-the state of their key until time has passed the last match that they could have. A row of an outer side that leaves
-without a match is sent with NULL. Only inserts come and go.
+A left and a right row match if `lower <= left time - right time <= upper`. Rows wait in the state of their key until no
+further match is possible. An outer side then emits its unmatched rows padded with NULL. Input and output are
+append-only.
 
-Rows are looked through only now and then, so one without a match leaves up to half an interval later than it might.
-The watermark that is sent on stays so far behind that none of them is late.
+State is scanned only from time to time, so an unmatched row may be emitted up to half an interval later than necessary.
+The emitted watermark is delayed so that none of these rows is late.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ from penstock.table.streaming.rows.held_rows import columns_of, rows_of
 from penstock.table.streaming.rows.sessions import StreamSession
 from penstock.table.typed.nodes import Typed
 
-#: The states: key -> [rows of both sides by their times, when those of either side are looked through]; and timers.
+#: The states: key -> [rows of both sides by time, next scan time of each side]; and timers.
 ROWS: Final = "rows"
 TIMERS: Final = "timers"
-#: What a row that waits is made of.
+#: Fields of a waiting row.
 _VALUES, _HAS_MATCH = 0, 1
-#: At most about this many pairs are looked at in one go.
+#: The approximate maximum number of pairs to process at once.
 _PAIRS_MAX: Final = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """By how many ms the left time is at least and at most above the right one; the places of the times."""
+    """The bounds of left time minus right time in ms, and the indices of the time columns."""
 
     lower: int
     upper: int
@@ -55,7 +55,7 @@ class Interval:
 
 
 class SqlIntervalJoinOperator(EvaluatingOperator):
-    """INNER, LEFT, RIGHT and FULL. See the module's text, and `JoiningOperator` for the other arguments."""
+    """INNER, LEFT, RIGHT and FULL. See the module docstring, and `JoiningOperator` for the other arguments."""
 
     is_keyed = True
 
@@ -73,11 +73,11 @@ class SqlIntervalJoinOperator(EvaluatingOperator):
         self._keeps = join_type.keeps_left, join_type.keeps_right
         self._interval = interval
         self._times = interval.left_time, interval.right_time
-        #: how much later than a row of either side its matches may be
+        #: how long after the time of a row of each side its matches may occur
         self._waits = -interval.lower, interval.upper
         self._clean_up_ms = max(0, interval.upper - interval.lower) // 2
         alone = [self._waits[side] + self._clean_up_ms + 1 for side in (0, 1) if self._keeps[side]]
-        #: how much later than the time of any of its rows something is sent at most
+        #: the maximum delay of an output row after the time of any of its rows
         self._delay_ms = max(0, *self._waits, *alone)
         self._keys = keys
         self._nulls_match = tuple(nulls_match)
@@ -86,11 +86,11 @@ class SqlIntervalJoinOperator(EvaluatingOperator):
         self._names = list(names)
         self._session = session
         self._watermark = MIN_TIMESTAMP
-        #: rows of either side of this time or earlier need not be looked for
+        #: rows of each side up to this time have expired and need no lookup
         self._expired = [MIN_TIMESTAMP, MIN_TIMESTAMP]
 
     def open(self) -> None:
-        """Look up the state, and make what runs the condition."""
+        """Open the state and build the condition's evaluator."""
         table = self.context.keyed.table(ROWS)
         self._entries, self._mark = table.entries(None), table.mark
         self._timers = TimerQueue(self.context.keyed.table(TIMERS))
@@ -103,7 +103,7 @@ class SqlIntervalJoinOperator(EvaluatingOperator):
     # --- rows ---------------------------------------------------------------------------------------------------------
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
-        """Find the matches of all rows among those that wait, and let the rows wait for others."""
+        """Match the rows with the waiting rows of the other side, then let them wait for later matches."""
         taken = self._with_times(as_columns(batch, self.context.operator_name), input_index)
         columns, types = taken.columns, self._types[input_index]
         keys = self._finders[input_index].of(columns)
@@ -124,7 +124,7 @@ class SqlIntervalJoinOperator(EvaluatingOperator):
         self._mark(None, set(keys))
 
     def _with_times(self, taken: ColumnBatch, side: int) -> ColumnBatch:
-        """The rows that have a time. Those of an outer join that have none are no pair of any."""
+        """Return the rows that have a time. Rows without a time match nothing; an outer side emits them with NULL."""
         times = taken.columns.column(self._times[side])
         if not self._interval.is_event_time or not times.null_count:
             return taken
@@ -146,12 +146,12 @@ class SqlIntervalJoinOperator(EvaluatingOperator):
         return self._watermark if self._interval.is_event_time else self.context.now_ms()
 
     def _expiration(self, side: int) -> int:
-        """Rows of this time or earlier have no match to come."""
+        """Return the time up to which rows can have no further match."""
         now = self._now()
         return now if now == MAX_WATERMARK else now - self._waits[side] - 1
 
     def _candidates(self, keys: list[Any], times: list[int], start: int, side: int) -> _Found:
-        """Those of the rows from `start` on, as many rows as pairs are looked at in one go."""
+        """Find the candidates of the rows from `start` on, up to about `_PAIRS_MAX` pairs."""
         found, other = _Found(start), 1 - side
         earlier, later = self._waits[other], self._waits[side]
         total = 0
@@ -218,7 +218,7 @@ class SqlIntervalJoinOperator(EvaluatingOperator):
             self._set_timer(entry, key, time, side)
 
     def _due(self, time: int, side: int) -> int:
-        """When a row of this time is looked at at last."""
+        """Return the latest time at which a row of this time is scanned."""
         return time + self._waits[side] + self._clean_up_ms + 1
 
     def _set_timer(self, entry: Any, key: Any, time: int, side: int) -> None:
@@ -231,7 +231,7 @@ class SqlIntervalJoinOperator(EvaluatingOperator):
     # --- time ---------------------------------------------------------------------------------------------------------
 
     def process_watermark(self, timestamp: int) -> None:
-        """Rows that have no match to come leave. Later steps learn as much of event time as pairs allow."""
+        """Remove rows that can have no further match, and emit the watermark minus the maximum output delay."""
         self._watermark = timestamp
         if self._interval.is_event_time:
             self._fire(timestamp)
@@ -244,12 +244,12 @@ class SqlIntervalJoinOperator(EvaluatingOperator):
         return None if self._interval.is_event_time else self._timers.next_timestamp()
 
     def on_processing_time(self, now_ms: int) -> None:
-        """Rows that have no match to come leave."""
+        """Remove rows that can have no further match."""
         if not self._interval.is_event_time:
             self._fire(now_ms)
 
     def quiesce_timers(self) -> None:
-        """Drop the timers of the clock."""
+        """Drop the processing-time timers."""
         if not self._interval.is_event_time:
             self._timers.clear()
 
@@ -260,7 +260,7 @@ class SqlIntervalJoinOperator(EvaluatingOperator):
         self._watermark, self._expired = before, expired
 
     def _fire(self, up_to: int) -> None:
-        """Look through the rows of the keys whose timers are due."""
+        """Scan the rows of the keys whose timers are due."""
         left: tuple[list[Any], list[Any]] = ([], [])
         for timestamp, key in self._timers.due(up_to):
             entry = self._entries.get(key)
@@ -279,7 +279,7 @@ class SqlIntervalJoinOperator(EvaluatingOperator):
                 self._collect([*mine, *nulls] if side == 0 else [*nulls, *mine])
 
     def _leaving(self, entry: Any, key: Any, side: int) -> Iterator[tuple[Any, ...]]:
-        """Remove the rows that have no match to come; gives those that have had none, where these are sent."""
+        """Remove rows that can have no further match, and yield the unmatched rows of an outer side."""
         expired = self._expired[side] = self._expiration(side)
         waiting, entry[1][side] = entry[0][side], None
         for at in [at for at in waiting if at <= expired]:
@@ -291,7 +291,7 @@ class SqlIntervalJoinOperator(EvaluatingOperator):
 
 
 class _Found:
-    """Of some rows of a batch, from `start` on: their matches, and rows of the other side that leave behind each."""
+    """The matches of the rows of a batch from `start` on, and the rows of the other side that expire after each."""
 
     __slots__ = ("_places", "entries", "gone", "matches", "rows", "start")
 
@@ -304,7 +304,7 @@ class _Found:
         self._places: dict[Any, range] = {}
 
     def places(self, key: Any, time: int, entries: list[list[Any]]) -> range:
-        """Where the rows of a key and a time are among all."""
+        """Return the positions of a key's rows of one time among all rows, adding them on first use."""
         found = self._places.get((key, time))
         if found is None:
             begin = len(self.rows)

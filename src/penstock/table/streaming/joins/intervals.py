@@ -1,4 +1,4 @@
-"""The interval in the condition of a join: two comparisons of the sides' time attributes that bound their distance."""
+"""Finds the interval in a join condition: two comparisons that bound the distance of the sides' time attributes."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from penstock.table.streaming.joins.interval_join_operator import Interval
 from penstock.table.streaming.joins.join_conditions import parts_of
 from penstock.table.typed.nodes import Constant, Field, FunctionCall, Typed
 
-#: Comparisons with sides exchanged.
+#: Comparisons with their operands swapped.
 _EXCHANGED: Final = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}
 
 
 def interval_of(join: Join) -> tuple[Interval, list[Typed]] | None:
-    """The interval of a join and the rest of its condition; None for a join that has none."""
+    """Return the interval of a join and the rest of its condition; None for a join without an interval."""
     if join.join_type in (JoinType.SEMI, JoinType.ANTI):
         return None
     columns = [*join.left.schema, *join.right.schema]
@@ -49,7 +49,7 @@ def interval_of(join: Join) -> tuple[Interval, list[Typed]] | None:
 
 
 def _bound(part: Typed, columns: Sequence[PlanColumn], width: int) -> tuple[str, int, int, int] | None:
-    """A comparison of the time of the left side with that of the right one plus ms: the two places, and the ms."""
+    """Return a bound on the left time relative to the right time: operator, left and right column, offset in ms."""
     if not isinstance(part, FunctionCall) or part.function not in _EXCHANGED:
         return None
     times = [_time_of(operand, columns) for operand in part.operands]
@@ -67,7 +67,7 @@ def _bound(part: Typed, columns: Sequence[PlanColumn], width: int) -> tuple[str,
 
 
 def _time_of(expression: Typed, columns: Sequence[PlanColumn]) -> tuple[int, int] | None:
-    """A time attribute plus ms: the place of the one, and the other."""
+    """Return the column and the offset in ms if the expression is a time attribute plus or minus an interval."""
     if isinstance(expression, Field):
         return (expression.index, 0) if columns[expression.index].time is not None else None
     if not isinstance(expression, FunctionCall) or expression.function not in ("+", "-"):

@@ -1,4 +1,4 @@
-"""Conditions of joins: what of them are keys, and what can be asked of the rows of one side alone."""
+"""Join conditions: extracts equality keys, and pushes down conditions on one side."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from penstock.table.plan.logical import Filter, Join, JoinType, Node
 from penstock.table.typed.nodes import Field, FunctionCall, Typed, conjuncts
 
 _NO_KEYS: Final = (ArrayType, MapType, MultisetType, RawType, RowType, VariantType)
-#: Functions that give NULL when one of their operands is NULL.
+#: Functions that return NULL if any operand is NULL.
 _STRICT: Final = frozenset({"=", "<>", "<", "<=", ">", ">=", "+", "-", "*", "/", "%", "NOT", "LIKE", "CAST"})
 
 
 @dataclass(frozen=True, slots=True)
 class JoinKeys:
-    """The equalities of a condition: expressions over the columns of either side; `rest`: what else has to be true."""
+    """The equalities of a condition as expressions over each side's columns. `rest`: the remaining condition."""
 
     left: tuple[Typed, ...]
     right: tuple[Typed, ...]
@@ -30,19 +30,19 @@ class JoinKeys:
 
 
 def parts_of(condition: Typed) -> list[Typed]:
-    """The parts of a condition that all have to be true; none for TRUE."""
+    """Return the conjuncts of a condition; an empty list for TRUE."""
     return [part for part in conjuncts(condition) if part != TRUE]
 
 
 def is_key(part: Typed, width: int) -> bool:
-    """Whether a part of a condition is a key of the join, whose left side has `width` columns."""
+    """Return whether a conjunct is a key of the join. `width`: the number of columns of the left side."""
     return _key_of(part, width) is not None
 
 
 def keys_of(condition: Typed, width: int, calls: Calls) -> JoinKeys:
-    """The keys in a condition over a left side of `width` columns and a right side.
+    """Extract the keys of a condition. `width`: the number of columns of the left side.
 
-    Rows are found by the one equality (`penstock.state.equality`), so NaN finds NaN, which `=` alone does not.
+    Keys are compared with `penstock.state.equality`, so NaN matches NaN, unlike with `=`.
     """
     found: list[tuple[Typed, Typed, bool]] = []
     rest: list[Typed] = []
@@ -68,21 +68,21 @@ def _key_of(part: Typed, width: int) -> tuple[Typed, Typed, bool] | None:
 
 
 def are_keys(one: DataType, other: DataType) -> bool:
-    """Whether rows can be found by the equality of two such columns."""
+    """Return whether rows can be looked up by the equality of columns of these types."""
     return not isinstance(one, _NO_KEYS) and arrow_type(one) == arrow_type(other)
 
 
 def _side_of(expression: Typed, width: int) -> int | None:
-    """0 or 1 for an expression over the columns of one side; None for one over both or neither, or that varies."""
+    """Return 0 or 1 for an expression over one side; None if it reads both or neither, or is not deterministic."""
     sides = {int(one.index >= width) for one in expression.walk() if isinstance(one, Field)}
     return sides.pop() if len(sides) == 1 and is_stable(expression) else None
 
 
 def settled(join: Join, above: Typed, calls: Calls) -> tuple[Join, Typed]:
-    """A join with a filter above it: as much as possible is asked ahead of the join, or is part of its condition.
+    """Push a filter above a join, and the join's own condition, below the join or into it as far as possible.
 
-    Returns the join, and what is left to ask behind it. An outer join whose rows with NULL the filter does not let
-    through is none.
+    Returns the join and the remaining filter above it. An outer side becomes an inner one if the filter rejects its
+    NULL-padded rows.
     """
     width = len(join.left.schema)
     asked = parts_of(above)
@@ -123,7 +123,7 @@ def _filtered(node: Node, conditions: Sequence[Typed], calls: Calls) -> Node:
 
 
 def _without_nulls(join_type: JoinType, asked: Iterable[Typed], width: int) -> JoinType:
-    """The join without the rows that have NULL for a side of which a condition refuses NULL."""
+    """Return the join type without the outer sides whose NULL-padded rows the conditions reject."""
     keeps_left, keeps_right = join_type.keeps_left, join_type.keeps_right
     if not (keeps_left or keeps_right):
         return join_type
@@ -138,7 +138,7 @@ def _without_nulls(join_type: JoinType, asked: Iterable[Typed], width: int) -> J
 
 
 def _refuses(condition: Typed, columns: range) -> bool:
-    """Whether it is not true when all of these columns are NULL."""
+    """Return whether the condition cannot be true if all these columns are NULL."""
     if isinstance(condition, FunctionCall):
         if condition.function == "AND":
             return any(_refuses(one, columns) for one in condition.operands)
@@ -150,7 +150,7 @@ def _refuses(condition: Typed, columns: range) -> bool:
 
 
 def _is_null(expression: Typed, columns: range) -> bool:
-    """Whether it is NULL when all of these columns are."""
+    """Return whether the expression is NULL if all these columns are NULL."""
     if isinstance(expression, Field):
         return expression.index in columns
     if isinstance(expression, FunctionCall) and expression.function in _STRICT:

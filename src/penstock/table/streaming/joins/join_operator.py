@@ -1,9 +1,9 @@
-"""Joins of two changelogs: each row with its matches, and for outer joins with NULL as long as it has none.
+"""Joins of two changelogs. Outer joins emit a row without a match padded with NULL.
 
-A row of an outer side is sent with NULL when it has no match; that is taken back before its first match is sent, and
-sent again after its last one has gone. Each row is sent right behind what it takes back, since steps behind show what
-is there meanwhile. The rows of an inner join have the kinds of the rows that make them; those of an outer one are
-inserts and deletes, but for what a row of the inner side takes back.
+The NULL-padded row is retracted before the first match is emitted, and emitted again after the last match is retracted.
+Each row is emitted right after the row that it replaces, because downstream operators show intermediate states. Inner
+joins keep the kinds of their input rows. Outer joins emit inserts and deletes, except that retractions from the inner
+side keep their kind.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from penstock.table.streaming.joins.joining_operator import JoiningOperator, Sen
 
 
 class JoinOperator(JoiningOperator):
-    """INNER, LEFT, RIGHT and FULL. See the module's text."""
+    """INNER, LEFT, RIGHT and FULL. See the module docstring."""
 
     def open(self) -> None:
         """See `JoiningOperator`."""
@@ -49,7 +49,10 @@ class JoinOperator(JoiningOperator):
 
 
 def _swap(row: int, place: int, kind: int, times: int, is_alone: bool, sent: Sent) -> None:
-    """Send a pair as often as the other row is there, each time in the place of NULL or ahead of it if `is_alone`."""
+    """Emit a pair once per copy of the other row.
+
+    If `is_alone`, each copy of the pair replaces a NULL-padded row, or is replaced by one.
+    """
     if not is_alone or times < 0:
         sent.add(row, place, kind, times)
     goes = kind in (UPDATE_BEFORE, DELETE)

@@ -1,4 +1,4 @@
-"""The rows of the two sides of a join, by their keys, and which of them are pairs."""
+"""The rows of both sides of a join by key, and the pairs that they form."""
 
 from __future__ import annotations
 
@@ -18,31 +18,31 @@ from penstock.table.streaming.rows.held_rows import RowEquality, columns_of
 from penstock.table.streaming.rows.row_keys import RowKeys
 from penstock.table.typed.nodes import Field, Typed
 
-#: Stands for a key with a NULL that equals nothing.
+#: Represents a key with a NULL that equals nothing.
 NO_MATCH: Final = object()
-#: What an entry of a row is made of: how often the row is there, and with how many rows of the other side it is a pair.
+#: Fields of a row's entry: the number of copies of the row, and the number of its matches on the other side.
 COUNT, MATCHES = 0, 1
 _ROW: Final = 2
-#: At most about this many pairs are looked at in one go.
+#: The approximate maximum number of pairs to process at once.
 _PAIRS_MAX: Final = 1 << 16
 
 
 class SideKeys(RowKeys):
-    """Finds the keys of the rows of one side. `nulls_match`: for each column of the key, whether NULL equals NULL."""
+    """Extracts the keys of one side's rows. `nulls_match`: for each key column, whether NULL equals NULL."""
 
     def __init__(self, places: Sequence[int], nulls_match: Sequence[bool]) -> None:
         super().__init__(places)
         self._refuses = [place for place, matches in enumerate(nulls_match) if not matches]
 
     def matches_nothing(self, key: Any) -> bool:
-        """Whether it has a NULL that equals nothing."""
+        """Return whether the key has a NULL that equals nothing."""
         if len(self.places) == 1:
             return key is None and bool(self._refuses)
         return any(key[place] is None for place in self._refuses)
 
 
 class Side:
-    """The rows of one side: key -> row -> [how often, how many matches]."""
+    """The rows of one side: key -> row -> [count, matches]."""
 
     #: rows are compared bit for bit
     zeros: ClassVar[Zeros] = "apart"
@@ -54,7 +54,7 @@ class Side:
         self._table = table
 
     def add(self, key: Any, row: tuple[Any, ...], by: int, matches: int) -> None:
-        """A row comes or goes. A row may go before it comes."""
+        """Insert or retract a row. A retraction may arrive before its insert."""
         rows = self.entries.get(key)
         if rows is None:
             rows = self.entries[key] = {}
@@ -70,7 +70,9 @@ class Side:
             self._remove(key, rows, row)
 
     def _stored(self, rows: dict[Any, Any], row: tuple[Any, ...]) -> tuple[Any, ...]:
-        """The stored row that equals a row, which may have another zero, or the form of an earlier release."""
+        """Return the stored row equal to `row`, which may differ in a zero's sign or have the form of an earlier
+        release.
+        """
         return row if row in rows else self._equality.find(row, rows) or row
 
     def _remove(self, key: Any, rows: dict[Any, Any], row: Any) -> None:
@@ -79,27 +81,27 @@ class Side:
             del self.entries[key]
 
     def name_of(self, row: tuple[Any, ...]) -> Any:
-        """What a row is found by among those of its key."""
+        """Return the value that identifies a row among the rows of its key."""
         return row
 
     def counts(self, key: Any, row: tuple[Any, ...], goes: bool) -> bool:
-        """Whether there is a row more or less when this one comes or goes."""
+        """Return whether inserting or retracting the row changes the number of rows."""
         return True
 
     def rows_in(self, held: Any) -> Iterable[tuple[Any, ...]]:
-        """The rows of what is held for a key."""
+        """Return the rows in the entry of a key."""
         return held  # type: ignore[no-any-return]
 
     def mark(self, keys: set[Any]) -> None:
-        """The entries of these keys have changed."""
+        """Mark the entries of these keys as changed."""
         self._table.mark(None, keys)
 
 
 class UpsertSide(Side):
-    """A side whose updates come without the rows as they were: key -> id -> [1, how many matches, row].
+    """A side whose updates come without UPDATE_BEFORE: key -> id -> [1, matches, row].
 
     Args:
-        places: of the columns of the id, among which are those of the key.
+        places: the indices of the id columns, which include the key columns.
     """
 
     zeros = "kept"
@@ -113,7 +115,7 @@ class UpsertSide(Side):
         return tuple([row[place] for place in self._places])
 
     def add(self, key: Any, row: tuple[Any, ...], by: int, matches: int) -> None:
-        """A row comes, perhaps in the place of another one, or goes."""
+        """Insert a row, possibly replacing another, or delete it."""
         rows, own = self.entries.get(key), self.name_of(row)
         if by > 0:
             if rows is None:
@@ -132,9 +134,9 @@ class UpsertSide(Side):
 
 
 class Pairs:
-    """Rows of one side, from `start` on, and the rows of the other one that are pairs with them.
+    """Rows of one side, from `start` to `stop`, and the matching rows of the other side.
 
-    `rows` and `entries` are those of the other side; `of(row)` says where the matches of a row are in them.
+    `rows` and `entries` belong to the other side; `of(row)` returns the positions of a row's matches in them.
     """
 
     def __init__(self, other: Side, keys: Sequence[Any], start: int, stop: int) -> None:
@@ -155,24 +157,24 @@ class Pairs:
         self._matches: list[Sequence[int]] = [places[key] for key in keys[start:stop]]
 
     def of(self, row: int) -> Sequence[int]:
-        """The places of the matches of a row."""
+        """Return the positions of a row's matches."""
         return self._matches[row - self.start]
 
     def columns(self) -> list[pa.Array]:
-        """The rows of the other side as columns."""
+        """Return the rows of the other side as columns."""
         if self._columns is None:
             self._columns = columns_of(self.rows, self.types)
         return self._columns
 
     def keep(self, condition: PairCondition, mine: pa.RecordBatch, is_left: bool) -> None:
-        """Only the pairs for which a condition is true. `is_left`: whether `mine` has the rows of the left side."""
+        """Keep only pairs that satisfy the condition. `is_left`: whether `mine` holds the rows of the left side."""
         if any(self._matches):
             rows = np.arange(self.start, self.stop)
             self._matches = condition.kept(rows, self._matches, mine.columns, self.columns(), is_left)
 
 
 class PairCondition:
-    """Works a condition out for pairs; its fields count through both sides."""
+    """Evaluates a condition on pairs. Its fields index the left columns followed by the right columns."""
 
     def __init__(self, condition: Typed, left_width: int, evaluator: Evaluator) -> None:
         self._used = {one.index for one in condition.walk() if isinstance(one, Field)}
@@ -187,7 +189,10 @@ class PairCondition:
         other: Sequence[pa.Array],
         is_left: bool,
     ) -> list[Sequence[int]]:
-        """Those of the matches of rows that are left. `rows` is a numpy array, and not all of them have none."""
+        """Return the matches that satisfy the condition.
+
+        `rows` is a numpy array; at least one row must have matches.
+        """
         places = np.concatenate([np.asarray(one, np.int64) for one in matches if one])
         of_row = np.repeat(np.arange(len(rows)), [len(one) for one in matches])
         sides = (mine, rows[of_row]), (other, places)
@@ -197,7 +202,7 @@ class PairCondition:
         return [found[begin:end] for begin, end in zip([0, *ends], ends, strict=False)]
 
     def holds(self, left: tuple[Sequence[pa.Array], Any], right: tuple[Sequence[pa.Array], Any]) -> Any:
-        """For which pairs it is true: a numpy array. Each side: its columns, and the places in them that are pairs."""
+        """Return a numpy mask of the pairs that satisfy the condition. Each side: columns, and the row of each pair."""
         rows = len(left[1])
         width = self._left_width
         indices = pa.array(left[1]), pa.array(right[1])
@@ -210,7 +215,7 @@ class PairCondition:
 
 
 def runs(other: Side, keys: Sequence[Any]) -> Iterator[tuple[int, int]]:
-    """Parts of a batch, as (start, stop), with so many candidates that they fit into memory."""
+    """Yield ranges (start, stop) of a batch whose candidates fit into memory."""
     start = total = 0
     for row, key in enumerate(keys):
         candidates = len(other.entries.get(key, ())) if key is not NO_MATCH else 0

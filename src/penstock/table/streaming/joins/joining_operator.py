@@ -1,4 +1,4 @@
-"""What the operators of joins of two changelogs have in common: state, candidates and how rows are put together."""
+"""The common part of joins of two changelogs: state, candidates and output rows."""
 
 from __future__ import annotations
 
@@ -31,23 +31,23 @@ from penstock.table.typed.nodes import Typed
 
 #: The states of the sides.
 SIDES: Final = ("left", "right")
-#: The states of a join that keeps rows as columns: the columns of the key, then those of the rows.
+#: The states of a join that stores rows as columns: the key columns, then the columns of the rows.
 COLUMN_STATES: Final = ("left_columns", "right_columns")
-#: When rows of the sides expire.
+#: The expiration times of the rows of each side.
 EXPIRIES: Final = ("left_expiries", "right_expiries")
-#: So many rows of the other form of state are put into memory before the state may leave it.
+#: Columnar state is imported in batches of this many rows; state may be evicted from memory after each.
 _ROWS_AT_ONCE: Final = 1 << 14
-#: What takes a change back.
+#: The change that retracts a change.
 OPPOSITE: Final = {INSERT: DELETE, UPDATE_AFTER: UPDATE_BEFORE, UPDATE_BEFORE: UPDATE_AFTER, DELETE: INSERT}
 
 
 def about_columns(nulls_match: Sequence[bool]) -> str:
-    """What the states in columns of a join are, see `ColumnStates`."""
+    """Return the description of a join's columnar states, see `ColumnStates`."""
     return f"the rows of a join by {len(nulls_match)} columns"
 
 
 class Sent:
-    """Rows to send: the place of each in the batch and among the rows of the other side, None for NULL; kinds."""
+    """Rows to emit: their positions in the batch and among the rows of the other side, None for NULL; kinds."""
 
     __slots__ = ("kinds", "mine", "other")
 
@@ -57,7 +57,7 @@ class Sent:
         self.kinds = bytearray()
 
     def add(self, mine: int | None, other: int | None, kind: int, times: int = 1) -> None:
-        """A row, so many times; fewer than 0 times takes it back."""
+        """Add a row `times` times; a negative number retracts it."""
         if times < 0:
             kind, times = OPPOSITE[kind], -times
         for _ in range(times):
@@ -67,23 +67,23 @@ class Sent:
 
 
 class JoiningOperator(EvaluatingOperator):
-    """The base. A subclass says what a row that comes or goes makes of its matches.
+    """The base class. A subclass defines how inserting or retracting a row affects its matches.
 
     Args:
-        join_type: which rows it gives.
-        keys: the places of the columns of the key, for either side; none for pairs of all rows.
-        nulls_match: for each column of the key whether NULL equals NULL.
-        condition: over the columns of both sides, what else has to be true of pairs.
-        types: of the columns of either side that are its rows; further ones are only there as keys.
-        names: of the columns that it gives.
-        ids: for a side whose updates come without the rows as they were, the places of the columns that tell which row
-            is replaced; None for others. There must be no condition then.
+        join_type: determines which rows the join emits.
+        keys: the indices of the key columns of each side; empty to pair all rows.
+        nulls_match: for each key column, whether NULL equals NULL.
+        condition: a further condition on pairs, over the columns of both sides.
+        types: the types of each side's row columns; further columns serve only as keys.
+        names: the names of the output columns.
+        ids: for a side whose updates come without UPDATE_BEFORE, the indices of the columns that identify the
+            replaced row; None for other sides. Cannot be combined with a condition.
     """
 
     is_keyed = True
-    #: how long the rows of either side live after they were written; 0 for ever
+    #: how long the rows of each side live after they were written; 0 for no expiration
     ttl_ms: tuple[int, int] = (0, 0)
-    #: whether its rows have the columns of the right side
+    #: whether the output has the columns of the right side
     gives_right: ClassVar[bool] = True
 
     def __init__(
@@ -107,14 +107,14 @@ class JoiningOperator(EvaluatingOperator):
         self._ids = ids
 
     def initialize_state(self) -> None:
-        """Look up the state, and take what a `ColumnJoinOperator` has left."""
+        """Open the state, and import the state of a `ColumnJoinOperator`."""
         super().initialize_state()
-        #: states of another operator that are taken in, without their rows
+        #: states imported from another operator, without their rows
         self._taken: dict[str, pa.Table] = {}
         self._sides = [self._side(0), self._side(1)]
 
     def open(self) -> None:
-        """Make what runs the condition."""
+        """Build the condition's evaluator."""
         self._finders = [SideKeys(places, self._nulls_match) for places in self._keys]
         self._where: PairCondition | None = None
         if self._condition is not None:
@@ -134,7 +134,7 @@ class JoiningOperator(EvaluatingOperator):
         return found
 
     def _take_columns(self, columns: pa.Table, index: int, table: KeyedTable, zeros: Zeros) -> None:
-        """Take what a `ColumnJoinOperator` has left of a side; all of its rows count as written now."""
+        """Import the state of one side from a `ColumnJoinOperator`. All of its rows count as written now."""
         width, entries = len(self._nulls_match), table.entries(None)
         of_key = SideKeys(range(width), self._nulls_match)
         for batch in columns.to_batches(max_chunksize=_ROWS_AT_ONCE):
@@ -150,7 +150,7 @@ class JoiningOperator(EvaluatingOperator):
                 table.settle()
 
     def snapshot_state(self, checkpoint_id: int) -> list[StateCapture]:
-        """The rows by key; what they were before is empty now."""
+        """Capture the rows by key; the states that they were imported from are now empty."""
         about = about_columns(self._nulls_match)
         emptied = [
             ColumnsCapture(name, table, tuple(table.column_names[: len(self._nulls_match)]), about)
@@ -159,18 +159,18 @@ class JoiningOperator(EvaluatingOperator):
         return [*super().snapshot_state(checkpoint_id), *emptied]
 
     def next_timer_ms(self) -> int | None:
-        """When rows next expire."""
+        """Return when the next rows expire."""
         due = [side.next_timer_ms() for side in self._sides if isinstance(side, Expiring)]
         return min((one for one in due if one is not None), default=None)
 
     def on_processing_time(self, now_ms: int) -> None:
-        """Forget rows that have expired."""
+        """Remove expired rows."""
         for side in self._sides:
             if isinstance(side, Expiring):
                 side.fire(now_ms)
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
-        """Find the matches of all rows, then take the rows in, one after the other."""
+        """Find the matches of all rows, then apply the rows one by one."""
         taken = as_columns(batch, self.context.operator_name)
         columns = taken.columns
         mine, other = self._sides[input_index], self._sides[1 - input_index]
@@ -210,14 +210,15 @@ class JoiningOperator(EvaluatingOperator):
             other.mark({key for key in changed if key in other.entries})
 
     def take_in(self, row: int, kind: int, pairs: Pairs, is_left: bool, counts: bool, sent: Sent) -> int:
-        """Say what a row of the batch changes, and of its matches what they have; returns how many they are.
+        """Emit the changes caused by a row of the batch, and update the entries of its matches. Returns the number of
+        matches.
 
-        `counts`: whether there is a row more or less now, and not just another one in the place of one.
+        `counts`: whether the row changes the number of rows instead of replacing another row.
         """
         raise NotImplementedError
 
     def changes_matches(self, is_left: bool) -> bool:
-        """Whether rows of a side change what is held of their matches."""
+        """Return whether rows of this side change the stored entries of their matches."""
         raise NotImplementedError
 
     def _rows(self, columns: pa.RecordBatch, pairs: Pairs, sent: Sent, is_left: bool) -> ColumnBatch:
@@ -232,6 +233,6 @@ class JoiningOperator(EvaluatingOperator):
 
 
 def taken_at(columns: Sequence[pa.Array], places: list[int | None]) -> list[Any]:
-    """The columns of the rows at these places; NULL where there is none."""
+    """Take the rows at these positions from the columns; None becomes NULL."""
     indices = pa.array(places, pa.int64())
     return [column.take(indices) for column in columns]

@@ -1,4 +1,4 @@
-"""The rows of a join that a snapshot holds in columns."""
+"""Restores the rows of a join from a snapshot with columns."""
 
 from __future__ import annotations
 
@@ -9,6 +9,6 @@ from penstock.state.key_columns import ColumnStates
 
 
 def restored_rows(states: ColumnStates, name: str, about: str) -> pa.Table | None:
-    """What `ColumnStates.take` returns, with the maps of tables. Earlier releases kept plain maps."""
+    """Return `ColumnStates.take` with maps whose keys are nullable. Earlier releases stored plain maps."""
     table = states.take(name, about)
     return None if table is None else nullable_key_table(table)

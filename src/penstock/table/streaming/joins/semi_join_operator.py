@@ -1,7 +1,7 @@
-"""Rows of the left side that have a match on the right one, or that have none.
+"""Semi and anti joins: left rows with, or without, a match on the right side.
 
-A row that comes or goes on the left side is passed on as it is. A row of the right side sends the rows of the left
-one that gain their first match or lose their last one.
+A change of a left row that qualifies is passed on unchanged. A change on the right side emits the left rows that gain
+their first match or lose their last one.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from penstock.table.streaming.joins.joining_operator import JoiningOperator, Sen
 
 
 class SemiJoinOperator(JoiningOperator):
-    """SEMI and ANTI. See the module's text."""
+    """SEMI and ANTI. See the module docstring."""
 
     gives_right = False
 

@@ -1,11 +1,11 @@
 """Event-time temporal join: each left row with the version of the right table at the time of the left row.
 
-A left row waits until the watermark, which is that of the side further behind, has reached its time. Then no version
-from before that time is to come, so its answer is final, and never changes. A version is a row of the right side, and
-lasts from its own time until the next version of its key; a deletion ends one. When rows leave, of the versions that
-the watermark has passed only the last one stays, also if it is a deletion: an older version may come late.
+A left row waits until the watermark, the minimum of both sides, reaches its time. No version from before that time can
+then arrive, so the result is final. A version is a row of the right side. It lasts from its own time until the next
+version of its key; a deletion ends it. When left rows are emitted, only the last version that the watermark has passed
+is kept, even if it is a deletion, because an older version may arrive late.
 
-As in Flink a left row that comes late is answered with the next watermark, from the versions that are there still.
+As in Flink, a late left row is emitted at the next watermark, with one of the versions that still exist.
 """
 
 from __future__ import annotations
@@ -40,28 +40,27 @@ from penstock.table.typed.nodes import Typed
 #: The states: key -> [waiting rows, times of versions, versions, timer]; and timers.
 ROWS: Final = "rows"
 TIMERS: Final = "timers"
-#: An entry: left rows as (time, kind, values) in the order in which they came; versions in the order of their times,
-#: see `versions`; for when the timer of the key is set, or None.
+#: Fields of an entry: left rows as (time, kind, values) in arrival order; the times of versions and the versions in
+#: time order, see `versions`; the time of the key's timer, or None.
 _WAITING, _TIMES, _VERSIONS, _TIMER = range(4)
 
 
 @dataclass(frozen=True, slots=True)
 class TemporalSpec:
-    """What an event-time temporal join does.
+    """The specification of an event-time temporal join.
 
     Attributes:
-        keeps_left: whether a left row without a version is given with NULL.
-        keys: the places of the columns of the key, for either side.
-        nulls_match: for each column of the key whether NULL equals NULL.
-        times: the place of the event time of either side.
-        condition: over the columns of both sides, what else has to be true of a row and its version; or None.
-        types: of the columns of either side; further columns are only there as keys.
-        names: of the columns that it gives.
+        keeps_left: whether a left row without a version is emitted with NULL.
+        keys: the indices of the key columns of each side.
+        nulls_match: for each key column, whether NULL equals NULL.
+        times: the index of the event time of each side.
+        condition: a further condition on a row and its version, over the columns of both sides; or None.
+        types: the types of the columns of each side; further columns serve only as keys.
+        names: the names of the output columns.
         ends_by_before: see `TableVersions`.
         is_view: whether the right side is a view that keeps the last of several rows, see `ViewVersions`.
-        shown: the place of a column of the right side that says whether a row passes the filters of the view; None
-            where all do.
-        columns: the names of the columns of either side, for errors.
+        shown: the index of the right column that says whether a row passes the view's filters; None if all rows do.
+        columns: the names of the columns of each side, for errors.
     """
 
     keeps_left: bool
@@ -78,7 +77,7 @@ class TemporalSpec:
 
 
 class TemporalJoinOperator(EvaluatingOperator):
-    """INNER and LEFT. See the module's text."""
+    """INNER and LEFT. See the module docstring."""
 
     is_keyed = True
 
@@ -87,7 +86,7 @@ class TemporalJoinOperator(EvaluatingOperator):
         self._session = session
 
     def open(self) -> None:
-        """Look up the state, and make what runs the condition."""
+        """Open the state and build the condition's evaluator."""
         spec, table = self._spec, self.context.keyed.table(ROWS)
         self._entries, self._mark = table.entries(None), table.mark
         self._timers = TimerQueue(self.context.keyed.table(TIMERS))
@@ -103,7 +102,7 @@ class TemporalJoinOperator(EvaluatingOperator):
     # --- rows ---------------------------------------------------------------------------------------------------------
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
-        """Let left rows wait, and note versions."""
+        """Let left rows wait, and record versions."""
         taken = as_columns(batch, self.context.operator_name)
         times = self._times_of(taken, input_index)
         keys = self._finders[input_index].of(taken.columns)
@@ -134,7 +133,7 @@ class TemporalJoinOperator(EvaluatingOperator):
         return times
 
     def _shown_in(self, taken: ColumnBatch) -> Iterable[bool]:
-        """Whether each row of the right side passes the filters of the view."""
+        """Return whether each row of the right side passes the view's filters."""
         place = self._spec.shown
         if place is None:
             return repeat(True)
@@ -143,7 +142,7 @@ class TemporalJoinOperator(EvaluatingOperator):
     # --- time ---------------------------------------------------------------------------------------------------------
 
     def process_watermark(self, timestamp: int) -> None:
-        """Answer the rows whose time has come, and forget versions that no row in time can ask for."""
+        """Emit the rows whose time has come, and drop versions that no row in time can match."""
         kinds, left, right = bytearray(), [], []
         for _, key in self._timers.due(timestamp):
             entry = self._entries.get(key)
@@ -155,14 +154,14 @@ class TemporalJoinOperator(EvaluatingOperator):
                 left.append(row)
                 right.append(None if refuses else version)
             self._clean(entry, key, timestamp)
-            # At once: between two timers an entry that is not marked may leave memory as it was.
+            # Mark the entry now: without a mark it may be evicted unchanged between two timers.
             self._mark(None, (key,))
         if left:
             self._send(kinds, left, right)
         self.output.emit_watermark(timestamp)
 
     def _answered(self, entry: list[Any], up_to: int) -> list[tuple[int, tuple[Any, ...], tuple[Any, ...] | None]]:
-        """The rows whose time has come, in the order in which they came, with their versions; they stop to wait."""
+        """Remove the rows whose time has come from the waiting rows, and return them with versions in arrival order."""
         times, versions, valid = entry[_TIMES], entry[_VERSIONS], self._versions.valid
         found, stays = [], []
         for one in entry[_WAITING]:
@@ -175,7 +174,7 @@ class TemporalJoinOperator(EvaluatingOperator):
         return found
 
     def _clean(self, entry: list[Any], key: Any, up_to: int) -> None:
-        """Keep the versions from the one on that is valid at this time, and set the timer for the rows that wait."""
+        """Drop the versions before the one that is valid at this time, and set the timer for the waiting rows."""
         self._versions.clean(entry[_TIMES], entry[_VERSIONS], up_to)
         if not entry[_TIMES] and not entry[_WAITING]:
             del self._entries[key]
@@ -209,7 +208,7 @@ class TemporalJoinOperator(EvaluatingOperator):
             self.output.collect(ColumnBatch(columns, None, kinds_of(kinds)))
 
     def _versions_of(self, right: list[Any], has: Any) -> list[pa.Array]:
-        """The versions as columns, a row for each left row; rows that share one make it a value only once."""
+        """Return the versions as columns, a row per left row. A version shared by several rows is converted once."""
         places: dict[int, int] = {}
         distinct: list[tuple[Any, ...]] = []
         numbers: list[int | None] = []

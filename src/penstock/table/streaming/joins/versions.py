@@ -1,16 +1,16 @@
-"""The versions of one key of a versioned table: what a change does to them, and which one is valid at a time.
+"""The versions of one key of a versioned table: how changes affect them, and which one is valid at a time.
 
-A version begins at the time of its row and lasts until the next one. Versions are kept in two lists of the key's entry
-in the state, in the order of their times: the times, and what is known of the version that begins then. Changes come in
-any order of their times, as far as the watermark allows.
+A version begins at the time of its row and lasts until the next one. The key's state entry has two lists in time order:
+the times, and the data of the version that begins at each time. Changes may arrive in any order of their times, within
+the limits of the watermark.
 
-A versioned table takes place in one of two ways:
+There are two kinds of versioned tables:
 
 - The table has one row for each key at a time, such as a table with a primary key (`TableVersions`). An insert or
   update begins a version, and a deletion ends one.
 - The table is a view that keeps the last of several rows of each key, `ROW_NUMBER() OVER (PARTITION BY key ORDER BY
-  time DESC) = 1`, over a table with updates or deletions (`ViewVersions`). There an update ends no version before the
-  time of its new row, and a deleted row has no version: the last of the rows before it is valid then.
+  time DESC) = 1`, over a table with updates or deletions (`ViewVersions`). An update does not end a version before
+  the time of its new row, and a deleted row has no version: the last preceding row is valid instead.
 """
 
 from __future__ import annotations
@@ -23,46 +23,46 @@ from penstock.table.plan.changes import DELETE, UPDATE_BEFORE
 from penstock.table.streaming.rows.held_rows import RowEquality
 
 Row: TypeAlias = tuple[Any, ...]
-#: what is kept of a version of a view
+#: fields of a version of a view
 _PRESENT, _REPLACED, _FORGOTTEN = range(3)
 
 
 class Versions(ABC):
-    """What changes of a versioned table do to the versions of their key."""
+    """Applies the changes of a versioned table to the versions of a key."""
 
     @abstractmethod
     def note(self, times: list[int], versions: list[Any], time: int, kind: int, row: Row, is_shown: bool) -> None:
-        """Take a change.
+        """Apply a change.
 
         Args:
-            times: of the key's versions, in ms.
-            versions: what is known of them; both lists change in place.
-            time: of the row, in ms.
-            kind: of the change, see `plan.changes`.
-            row: the values.
-            is_shown: whether the row passes the filters of the view. A version whose row does not is an empty one.
+            times: the times of the key's versions, in ms.
+            versions: the data of these versions; both lists are changed in place.
+            time: the time of the row, in ms.
+            kind: the kind of the change, see `plan.changes`.
+            row: the values of the row.
+            is_shown: whether the row passes the view's filters; otherwise its version is empty.
         """
 
     @abstractmethod
     def shown(self, versions: list[Any], place: int) -> Row | None:
-        """The row of the version at a place in the list; None for an empty version."""
+        """Return the row of the version at a position of the list; None for an empty version."""
 
     def valid(self, times: list[int], versions: list[Any], time: int) -> Row | None:
-        """The row of the version that is valid at a time; None where there is none."""
+        """Return the row of the version that is valid at a time, or None."""
         place = bisect_right(times, time)
         return self.shown(versions, place - 1) if place else None
 
     def clean(self, times: list[int], versions: list[Any], time: int) -> None:
-        """Forget the versions that ended before a time."""
+        """Drop the versions that ended before a time."""
         first = max(0, bisect_right(times, time) - 1)
         del times[:first], versions[:first]
 
 
 class TableVersions(Versions):
-    """One row for each key at a time. What is kept of a version is its row, or None for an empty one.
+    """The versions of a table with one row for each key at a time. A version is its row, or None if it is empty.
 
     Args:
-        ends_by_before: whether the previous row of an update ends a version, because a filter may drop the new row;
+        ends_by_before: whether the UPDATE_BEFORE of an update ends a version, because a filter may drop the new row;
             otherwise the new row ends it.
     """
 
@@ -92,15 +92,14 @@ class TableVersions(Versions):
 
 
 class ViewVersions(Versions):
-    """The last of several rows of each key.
+    """The versions of a view that keeps the last of several rows of each key.
 
-    What is kept of a version is a list of three: the rows with its time that are in the table, in the order in which
-    they came, each with whether it is shown; the last row that an update replaced, or None; and the last row in the
-    table of the versions that are forgotten, or None.
+    A version is a list of three: the rows of its time in the table, in arrival order, each with whether it is shown;
+    the last row that an update replaced, or None; and the last row in the table among the dropped versions, or None.
 
     Args:
         ends_by_before: see `TableVersions`.
-        equality: of the rows.
+        equality: compares rows.
     """
 
     def __init__(self, ends_by_before: bool, equality: RowEquality) -> None:
@@ -116,7 +115,7 @@ class ViewVersions(Versions):
                 times.insert(place, time)
                 versions.insert(place, [[], None, None])
             versions[place][_PRESENT].append((row, is_shown))
-        elif is_known:  # else its version is forgotten already
+        elif is_known:  # otherwise its version was dropped already
             self._remove(versions[place], row, kind == UPDATE_BEFORE and not self._ends_by_before)
 
     def _remove(self, version: list[Any], row: Row, is_replaced: bool) -> None:
@@ -133,7 +132,7 @@ class ViewVersions(Versions):
         return last[0] if last is not None and last[1] else None
 
     def _last_present(self, versions: list[Any], place: int) -> tuple[Row, bool] | None:
-        """The last row in the table, up to a version."""
+        """Return the last row in the table, up to and including a version."""
         for index in range(place, -1, -1):
             present, _, forgotten = versions[index]
             if present or forgotten:
@@ -142,7 +141,7 @@ class ViewVersions(Versions):
         return None
 
     def clean(self, times: list[int], versions: list[Any], time: int) -> None:
-        """See `Versions`. The last row in the table stays, because a later version may be deleted."""
+        """See `Versions`. Keeps the last row in the table, because a later version may be deleted."""
         first = max(0, bisect_right(times, time) - 1)
         if first:
             versions[first][_FORGOTTEN] = self._last_present(versions, first - 1)

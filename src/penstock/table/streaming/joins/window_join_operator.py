@@ -1,7 +1,7 @@
-"""Joins of two window tables: the rows of each window with each other, when the watermark has passed its end.
+"""Joins of two window tables: the rows of each window are joined when the watermark passes its end.
 
-State of either side: (start, end) -> key -> its rows. A row whose window is over is late. Rows only come, and go with
-their window, so the state has an end.
+The state of each side: (start, end) -> key -> rows. A row whose window has ended is late. Input is append-only and rows
+are dropped with their window, so the state is bounded.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from penstock.table.streaming.rows.evaluating import EvaluatingOperator
 from penstock.table.streaming.rows.held_rows import columns_of, rows_of
 from penstock.table.streaming.windows.window_ends import WindowEnds
 
-#: So many rows of the other form of state are put into memory before the state may leave it.
+#: Columnar state is imported in batches of this many rows; state may be evicted from memory after each.
 _ROWS_AT_ONCE: Final = 1 << 14
 _Window = tuple[int, int]
 _Rows = list[tuple[Any, ...]]
 
 
 class WindowJoinOperator(EvaluatingOperator):
-    """See the module's text."""
+    """See the module docstring."""
 
     is_keyed = True
 
@@ -50,10 +50,10 @@ class WindowJoinOperator(EvaluatingOperator):
         self._watermark = MIN_TIMESTAMP
 
     def initialize_state(self) -> None:
-        """Look up the state, and take what a `ColumnWindowJoinOperator` has left."""
+        """Open the state, and import the state of a `ColumnWindowJoinOperator`."""
         super().initialize_state()
         self._tables = [self.context.keyed.table(side) for side in SIDES]
-        #: states of another operator that are taken in, without their rows
+        #: states imported from another operator, without their rows
         self._taken: dict[str, pa.Table] = {}
         for index, name in enumerate(COLUMN_STATES):
             columns = restored_rows(self.context.columns, name, self._joining.about_columns())
@@ -62,7 +62,7 @@ class WindowJoinOperator(EvaluatingOperator):
                 self._taken[name] = columns.slice(0, 0)
 
     def open(self) -> None:
-        """Find when windows are due, and make what runs the condition."""
+        """Schedule the restored windows, and build the condition's evaluator."""
         joining = self._joining
         self._ends = WindowEnds(joining.session.zone if joining.is_moment else None)
         windows = {window for table in self._tables for window in table.panes}
@@ -74,7 +74,7 @@ class WindowJoinOperator(EvaluatingOperator):
             self._where = PairCondition(joining.condition, len(joining.types[0]), evaluator)
 
     def _take_columns(self, columns: pa.Table, index: int) -> None:
-        """Take what a `ColumnWindowJoinOperator` has left of a side."""
+        """Import the state of one side from a `ColumnWindowJoinOperator`."""
         table, types = self._tables[index], self._joining.types[index]
         width = len(columns.schema) - EDGES - len(types)
         of_key = SideKeys(range(width), self._joining.nulls_match)
@@ -92,7 +92,7 @@ class WindowJoinOperator(EvaluatingOperator):
                 table.settle()
 
     def snapshot_state(self, checkpoint_id: int) -> list[StateCapture]:
-        """The rows by window and key; what they were before is empty now."""
+        """Capture the rows by window and key; the states that they were imported from are now empty."""
         about = self._joining.about_columns()
         emptied = [
             ColumnsCapture(name, table, key_names(table.schema.names), about) for name, table in self._taken.items()
@@ -100,7 +100,7 @@ class WindowJoinOperator(EvaluatingOperator):
         return [*super().snapshot_state(checkpoint_id), *emptied]
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
-        """Keep rows until their window is over."""
+        """Store rows until their window ends."""
         taken = as_columns(batch, self.context.operator_name)
         starts, ends = (milliseconds(taken.columns.column(edge)).tolist() for edge in self._joining.edges[input_index])
         keys = self._finders[input_index].of(taken.columns)
@@ -125,7 +125,7 @@ class WindowJoinOperator(EvaluatingOperator):
             self.context.count(LATE_RECORDS, late)
 
     def _pane(self, window: _Window, side: int) -> tuple[dict[Any, _Rows], set[Any]] | None:
-        """The rows of a window, and the keys whose rows change; None when it has fired."""
+        """Return the rows of a window, and the set of keys whose rows change; None if the window has fired."""
         due = self._ends.due_ms(window[1])
         if due <= self._watermark:
             return None
@@ -134,7 +134,7 @@ class WindowJoinOperator(EvaluatingOperator):
         return self._tables[side].entries(window), set()
 
     def process_watermark(self, timestamp: int) -> None:
-        """Join the windows that are over, in order of time."""
+        """Join the windows that have ended, in time order."""
         self._watermark = timestamp
         while self._due and self._due[0][0] <= timestamp:
             _, window = heappop(self._due)
@@ -176,7 +176,7 @@ class WindowJoinOperator(EvaluatingOperator):
 
 
 def _pairs(matches: Sequence[Sequence[int]], others: int, kind: JoinType) -> tuple[list[int | None], list[int | None]]:
-    """The places of the rows of each pair, None for a row that is missing."""
+    """Return the positions of the rows of each pair, None for a missing row."""
     mine: list[int | None] = []
     other: list[int | None] = []
     for row, found in enumerate(matches):

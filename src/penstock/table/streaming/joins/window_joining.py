@@ -1,4 +1,4 @@
-"""What a join of two window tables is, whichever operator runs it, and the names of its state."""
+"""The specification of a join of two window tables, shared by its operators, and the names of its states."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from penstock.table.typed.nodes import Typed
 
 #: The states of the sides.
 SIDES: Final = ("left windows", "right windows")
-#: The states of a join that keeps rows as columns.
+#: The states of a join that stores rows as columns.
 COLUMN_STATES: Final = ("left_window_columns", "right_window_columns")
 
 
 @dataclass(frozen=True, slots=True)
 class WindowJoining:
-    """Which rows are pairs, and what is given of them.
+    """The pairs and the output of a window join.
 
     Args:
-        join_type: which rows it gives; those of the left side alone for SEMI and ANTI.
-        keys: the places of the columns of the key besides those of the window, for either side.
-        nulls_match: for each column of the key whether NULL equals NULL.
-        condition: over the columns of both sides, what else has to be true of pairs.
-        types: of the columns of either side that are its rows; further ones are only there as keys.
-        names: of the columns that it gives.
-        edges: the places of the window's start and end, for either side.
-        is_moment: whether the time attributes are moments, so that windows end in the session's time zone.
+        join_type: determines which rows the join emits; SEMI and ANTI emit rows of the left side only.
+        keys: for each side, the indices of the key columns without the window's columns.
+        nulls_match: for each key column, whether NULL equals NULL.
+        condition: a further condition on pairs, over the columns of both sides.
+        types: the types of each side's row columns; further columns serve only as keys.
+        names: the names of the output columns.
+        edges: for each side, the indices of the window's start and end.
+        is_moment: whether the time attributes are instants, so that windows end in the session's time zone.
     """
 
     join_type: JoinType
@@ -43,5 +43,5 @@ class WindowJoining:
     is_moment: bool = False
 
     def about_columns(self) -> str:
-        """What the states in columns are, see `ColumnStates`."""
+        """Return the description of the columnar states, see `ColumnStates`."""
         return f"the rows of a join of windows by {len(self.nulls_match)} columns"

@@ -1,7 +1,7 @@
-"""The rows of one side of a window join as columns, until their windows are over.
+"""The rows of one side of a window join as columns, until their windows end.
 
-A row is its window's start and end, the columns of its key, then its own. Rows lie in parts, as they came: those of a
-part whose windows are all over go as they are.
+A row consists of its window's start and end, its key columns and its own columns. Rows are stored in parts, in arrival
+order. A part whose windows have all ended is returned whole.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from penstock.core.operators.columnar.columnar_window_base import times_of
 
 START: Final = "start"
 END: Final = "end"
-#: How many columns of a row are its window.
+#: The number of window columns in a row.
 EDGES: Final = 2
 _KEY: Final = "key."
-#: So many batches become one part, so that single rows do not make parts.
+#: Batches are merged into parts of this many batches, so that single rows do not become parts.
 _BATCHES: Final = 64
 
 
 def key_names(names: Sequence[str]) -> tuple[str, ...]:
-    """Those of the names of a row's columns that are its key's."""
+    """Return the names of the key columns."""
     return tuple(name for name in names if name.startswith(_KEY))
 
 
 def schema_of(keys: Sequence[pa.DataType], rows: Sequence[pa.DataType]) -> pa.Schema:
-    """The schema of rows. Without columns of a key all have the same one, so that they have a key group."""
+    """Return the schema of rows. Without key columns, all rows share one key, which gives them a key group."""
     keys = list(keys) or [pa.int64()]
     edges = [(START, pa.int64()), (END, pa.int64())]
     of_key = [(f"{_KEY}{place}", kind) for place, kind in enumerate(keys)]
@@ -36,19 +36,19 @@ def schema_of(keys: Sequence[pa.DataType], rows: Sequence[pa.DataType]) -> pa.Sc
 
 
 class WindowRows:
-    """See the module's text. `schema`: see `schema_of`."""
+    """See the module docstring. `schema`: see `schema_of`."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self.schema = schema
         self.key_names = key_names(schema.names)
-        #: rows with the least and the greatest end of their windows
+        #: rows with the first and the last end of their windows
         self._parts: list[tuple[pa.RecordBatch, int, int]] = []
-        #: batches that are in no part yet
+        #: batches not yet merged into a part
         self._new: list[pa.RecordBatch] = []
         self.next_end: int | None = None
 
     def add(self, rows: pa.RecordBatch) -> None:
-        """Take rows in."""
+        """Add rows."""
         if not rows.num_rows:
             return
         least = int(times_of(rows, END).min())
@@ -67,7 +67,7 @@ class WindowRows:
         self._parts.append((rows, int(ends.min()), int(ends.max())))
 
     def take_up_to(self, end: int) -> pa.RecordBatch:
-        """Take the rows of windows that end until then."""
+        """Remove and return the rows of windows that end at or before `end`."""
         if self.next_end is None or self.next_end > end:
             return pa.RecordBatch.from_pylist([], self.schema)
         self._settle()
@@ -86,7 +86,7 @@ class WindowRows:
         return _together(due)
 
     def table(self) -> pa.Table:
-        """All rows."""
+        """Return all rows."""
         return pa.Table.from_batches([*(rows for rows, _, _ in self._parts), *self._new], self.schema)
 
 

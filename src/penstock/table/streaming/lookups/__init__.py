@@ -1,1 +1,1 @@
-"""Look-up joins: tables that are asked for the rows of keys, with caches and retries."""
+"""Lookup joins: operators that query a table for the rows of keys, with caches and retries."""

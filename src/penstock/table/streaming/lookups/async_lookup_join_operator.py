@@ -1,7 +1,7 @@
-"""A look-up join whose table answers later: several batches are on their way at once.
+"""A lookup join with an asynchronous table: several batches are in flight at once.
 
-It is an asynchronous wait, see `async_wait`, whose records are batches: each asks for its distinct keys in one call.
-Batches without an answer are part of every snapshot, and a restored task asks for them again.
+It is an async wait operator, see `async_wait`, whose records are batches; each looks up its distinct keys in one call.
+Snapshots include unanswered batches, and a restored task looks them up again.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from penstock.table.streaming.rows.sessions import StreamSession
 
 
 class _Asking:
-    """What a batch asks for, and what has been found so far."""
+    """The lookup of a batch: its keys, and the rows found so far."""
 
     __slots__ = ("asked", "found", "places")
 
@@ -39,19 +39,19 @@ class _Asking:
         self.places: Any = np.arange(asked.keys.num_rows)
 
     def take(self, answer: LookedUp) -> bool:
-        """An answer has come. Returns whether there are keys without rows."""
+        """Add an answer. Returns whether any keys have no rows."""
         self.found = answer if self.found is None else merged(self.found, answer, self.places)
         self.places = missing(self.asked, self.found)
         return bool(len(self.places))
 
 
 def _batch_of(content: tuple[Any, ...]) -> ColumnBatch:
-    """A batch of what `ColumnBatch.content` gives, which is what snapshots hold."""
+    """Build a batch from `ColumnBatch.content`, the form stored in snapshots."""
     return ColumnBatch(*content)
 
 
 class AsyncLookupJoinOperator(EvaluatingOperator, AsyncWaitOperator):
-    """See the module's text, and `LookupJoinOperator`."""
+    """See the module docstring, and `LookupJoinOperator`."""
 
     def __init__(
         self,
@@ -71,18 +71,18 @@ class AsyncLookupJoinOperator(EvaluatingOperator, AsyncWaitOperator):
         self._reader: AsyncLookupReader | None = None
 
     def user_functions(self) -> tuple[Any, ...]:
-        """There are none."""
+        """Return no functions, because the table's reader replaces the async function."""
         return ()
 
     def open(self) -> None:
-        """Begin to connect to the table; nothing is asked before that is done."""
+        """Start connecting to the table. Lookups begin when it is connected."""
         super().open()
         self._pairing = Pairing(self._spec, self.running(self._session))
         self._reader = async_reader_of(self._create_reader(), self._settings, self.context.now_ms)
         self._coroutines.start(self._reader.open, lambda _, error: self._connected.append(error))
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
-        """Ask for a batch, when as many may be out."""
+        """Enqueue a batch, and look it up if the capacity allows."""
         self._add(Call(as_columns(batch, self.context.operator_name).content(), None))
         self._start_some()
 
@@ -120,7 +120,7 @@ class AsyncLookupJoinOperator(EvaluatingOperator, AsyncWaitOperator):
         return await self._reader.lookup(keys) if keys.num_rows else self._pairing.nothing()
 
     def _repeats(self, call: Call, results: Any, error: BaseException | None) -> bool:
-        """Note what was found; what was not is asked for again, if a hint says so."""
+        """Record an answer. Returns whether keys without rows are looked up again, as a hint may request."""
         if error is not None:
             raise self.failed(call.value) from error
         has_missing = self._asking[call].take(results)
@@ -143,11 +143,11 @@ class AsyncLookupJoinOperator(EvaluatingOperator, AsyncWaitOperator):
             self.output.collect(joined)
 
     def failed(self, record: Any) -> UserCodeError:
-        """The error of a batch."""
+        """Return the error for a batch."""
         return UserCodeError(self.context.operator_name, f"a look-up for a batch of {len(record[0])} rows")
 
     def close(self) -> None:
-        """Cancel what is out, and leave the table."""
+        """Cancel the lookups in flight, and close the reader."""
         super().close()
         if self._reader is not None:
             self._coroutines.start(self._reader.close, lambda _, error: None)

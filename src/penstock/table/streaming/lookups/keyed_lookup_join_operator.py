@@ -1,8 +1,8 @@
-"""A look-up join over rows that come and go, which takes back what it gave.
+"""A lookup join over a changelog that retracts the rows it has emitted.
 
-A table that is asked twice may answer differently. So what was found for a row is kept as long as the row is there;
-when it goes, the same rows go. A row may go before it comes: then neither sends anything. Rows are partitioned by their
-upsert key, or by all columns.
+Two lookups of the same key may return different rows. So the matches of a row are stored while the row exists; its
+retraction retracts the same matches. A retraction may arrive before its insert; then neither emits anything. Rows are
+partitioned by their upsert key, or by all columns.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from penstock.table.streaming.rows.row_keys import RowKeys
 from penstock.table.streaming.rows.row_tuples import kinds_of
 from penstock.table.streaming.rows.sessions import StreamSession
 
-#: The state: key -> left row -> what was found each time that the row came, as lists of right rows. None stands for a
-#: time that it went before it came.
+#: The state: key -> left row -> the matches of each insert of the row, as lists of right rows. None represents a
+#: retraction that arrived before its insert.
 FOUND: Final = "found"
 
 
 class KeyedLookupJoinOperator(LookupJoinOperator):
-    """See the module's text, and `LookupJoinOperator`.
+    """See the module docstring, and `LookupJoinOperator`.
 
     Args:
-        key: the places of the columns by which rows are partitioned.
-        own: the places of the columns that tell a row; those that only stand for the clock are not among them.
+        key: the indices of the columns that rows are partitioned by.
+        own: the indices of the columns that identify a row, which exclude processing-time columns.
     """
 
     is_keyed = True
@@ -57,13 +57,13 @@ class KeyedLookupJoinOperator(LookupJoinOperator):
         self._equality = RowEquality([spec.left_types[place] for place in own], zeros="merged")
 
     def open(self) -> None:
-        """Look up the state."""
+        """Open the state."""
         table = self.context.keyed.table(FOUND)
         self._found, self._mark = table.entries(None), table.mark
         super().open()
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
-        """Ask for the rows that come, and take back what was found for those that go."""
+        """Look up the inserted rows, and retract the stored matches of the retracted rows."""
         taken = as_columns(batch, self.context.operator_name)
         kinds = bytes(len(taken)) if taken.kinds is None else taken.kinds
         goes = np.isin(np.frombuffer(kinds, np.uint8), (UPDATE_BEFORE, DELETE))
@@ -83,7 +83,7 @@ class KeyedLookupJoinOperator(LookupJoinOperator):
             self._send(columns, kinds, left, right)
 
     def _looked_up(self, taken: ColumnBatch, goes: Any) -> dict[int, list[tuple[Any, ...]]]:
-        """The right rows of each row that comes."""
+        """Return the right rows of each inserted row."""
         comes = np.flatnonzero(~goes)
         if not len(comes):
             return {}
@@ -104,7 +104,9 @@ class KeyedLookupJoinOperator(LookupJoinOperator):
     def _exchanged(
         self, key: Any, values: tuple[Any, ...], matches: list[tuple[Any, ...]] | None
     ) -> list[tuple[Any, ...]]:
-        """What is sent for a row that comes with these matches, or that goes. Of two that meet late neither is sent."""
+        """Return the right rows to emit for an insert with these matches, or for a retraction. An insert emits nothing
+        if its retraction arrived first.
+        """
         rows = self._found.setdefault(key, {})
         if matches is None and values not in rows:
             values = self._equality.find(values, rows) or values

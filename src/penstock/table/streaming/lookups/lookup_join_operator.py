@@ -1,4 +1,4 @@
-"""A look-up join whose table answers at once."""
+"""A lookup join with a synchronous table."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from penstock.table.streaming.rows.sessions import StreamSession
 
 
 class LookupJoinOperator(EvaluatingOperator):
-    """Asks for the distinct keys of a batch in one call, and joins the answer to the batch. It keeps no state.
+    """Looks up the distinct keys of a batch in one call, and joins the answer to the batch. The operator is stateless.
 
     Args:
-        spec: what is asked, and what becomes of the answer.
-        create_reader: makes what is asked.
-        settings: the cache, and when it asks again.
+        spec: the keys to look up, and how to join the answer.
+        create_reader: creates the reader of the table.
+        settings: the cache and the retries.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class LookupJoinOperator(EvaluatingOperator):
         self._reloading: ReloadingReader | None = None
 
     def open(self) -> None:
-        """Connect to the table, and make what runs the expressions."""
+        """Connect to the table, and build the evaluators of the expressions."""
         self._pairing = Pairing(self._spec, self.running(self._session))
         reader, reload = self._create_reader(), self._settings.reload
         if reload is not None:
@@ -55,11 +55,11 @@ class LookupJoinOperator(EvaluatingOperator):
             raise UserCodeError(self.context.operator_name, None, "open()") from error
 
     def next_timer_ms(self) -> int | None:
-        """When a table that is held is read again."""
+        """Return when a fully cached table is next reloaded."""
         return None if self._reloading is None else self._reloading.due_ms()
 
     def on_processing_time(self, now_ms: int) -> None:
-        """Read a table that is held again."""
+        """Reload a fully cached table if it is due."""
         if self._reloading is not None:
             try:
                 self._reloading.go_on()
@@ -67,7 +67,7 @@ class LookupJoinOperator(EvaluatingOperator):
                 raise UserCodeError(self.context.operator_name, None, "reading a table again") from error
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
-        """Ask, and join."""
+        """Look up the keys of a batch, and join the answer."""
         taken = as_columns(batch, self.context.operator_name)
         try:
             asked = self._pairing.asked(taken)
@@ -78,7 +78,7 @@ class LookupJoinOperator(EvaluatingOperator):
             self.output.collect(joined)
 
     def answer(self, asked: Asked, rows: int) -> LookedUp:
-        """What the table has for the keys of so many rows."""
+        """Look up the keys of a batch with this number of rows."""
         assert self._reader is not None
         if not asked.keys.num_rows:
             return self._pairing.nothing()
@@ -88,7 +88,7 @@ class LookupJoinOperator(EvaluatingOperator):
             raise UserCodeError(self.context.operator_name, f"a look-up for a batch of {rows} rows") from error
 
     def close(self) -> None:
-        """Leave the table."""
+        """Close the reader."""
         try:
             if self._reader is not None:
                 self._reader.close()

@@ -1,4 +1,4 @@
-"""What options say of look-ups: those of the session, those of the table, and those of the hint LOOKUP."""
+"""Lookup settings, from the options of the session and the table and from the LOOKUP hint."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _ORDERED, _UNORDERED = "ORDERED", "ALLOW_UNORDERED"
 
 @dataclass(frozen=True, slots=True)
 class CacheSettings:
-    """What a cache holds: at most so many keys, each for so long (ms); None for no limit."""
+    """The limits of a cache: the number of keys, and how long each is cached (ms); None for no limit."""
 
     max_keys: int | None = None
     after_write_ms: int | None = None
@@ -38,20 +38,20 @@ class CacheSettings:
 
 @dataclass(frozen=True, slots=True)
 class LookupSettings:
-    """How a table is asked.
+    """How a table is looked up.
 
     Attributes:
-        is_async: whether a hint says so; None where there is none.
-        is_ordered: whether answers that come later go out in the order of the input.
-        capacity: how many batches may wait for an answer.
+        is_async: the value of the hint; None without a hint.
+        is_ordered: whether asynchronous answers are emitted in input order.
+        capacity: the maximum number of batches that wait for an answer.
         timeout_ms: how long a batch waits at most.
-        cache: None for no cache of some keys.
-        reload: when a table that is held as a whole is read again; None for never, and for other tables.
-        error_retries: how often a call that fails is repeated.
-        miss_retries: how often keys without rows are asked for again, and
-        miss_delay_ms: after how long.
-        shuffles: whether rows go to subtasks by their keys.
-        resolves_updates: whether what was found for a row is kept, so that a row that goes takes the same back.
+        cache: the settings of a partial cache; None without one.
+        reload: when a fully cached table is reloaded; None for never, and for other tables.
+        error_retries: how often a failed call is retried.
+        miss_retries: how often keys without rows are looked up again.
+        miss_delay_ms: the delay before each of these lookups.
+        shuffles: whether rows are partitioned by their keys.
+        resolves_updates: whether the matches of a row are stored, so that its retraction retracts the same matches.
     """
 
     is_async: bool | None = None
@@ -70,9 +70,10 @@ class LookupSettings:
 def lookup_settings(
     session: Mapping[str, str], table: Mapping[str, str], hint: Mapping[str, str], title: str
 ) -> LookupSettings:
-    """What the options come to; those of the hint go first. `title`: of the table, for errors.
+    """Return the settings that the options define; the hint takes precedence. `title`: the name of the table, for
+    errors.
 
-    Raises `ValidationError` for values that no option has.
+    Raises `ValidationError` for invalid values.
     """
     mode = hint.get("output-mode", session.get(_MODE, _ORDERED)).upper()
     if mode not in (_ORDERED, _UNORDERED):
@@ -82,7 +83,7 @@ def lookup_settings(
     retries = _whole(hint["max-attempts"], "max-attempts", title) if "retry-predicate" in hint else 0
     return LookupSettings(
         is_async=None if "async" not in hint else hint["async"].lower() == "true",
-        # The order of the input has that of each key in it.
+        # Input order includes the order of each key.
         is_ordered=mode == _ORDERED or is_key_ordered,
         capacity=_whole(hint.get("capacity", session.get(_CAPACITY, "100")), _CAPACITY, title),
         timeout_ms=180_000 if timeout is None else _duration(timeout, _TIMEOUT, title),

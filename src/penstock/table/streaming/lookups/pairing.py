@@ -1,4 +1,4 @@
-"""What look-up joins compute: the keys to ask for, and the pairs that answers make. All of it on whole columns."""
+"""The computations of lookup joins on whole columns: the keys to look up, and the pairs that answers form."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from penstock.table.typed.nodes import Field, Typed
 
 @dataclass(frozen=True, slots=True)
 class LookupSpec:
-    """What a look-up join does; see `LookupJoin`.
+    """The specification of a lookup join; see `LookupJoin`.
 
     Attributes:
-        keeps_left: whether a row without a match is given with NULL.
-        table_types: of the stored columns of the table.
-        left_types: of the columns of the input.
-        right_types: of the columns that `expressions` give.
-        names: of the columns that it gives.
+        keeps_left: whether a row without a match is emitted with NULL.
+        table_types: the types of the table's stored columns.
+        left_types: the types of the input columns.
+        right_types: the types of `expressions`.
+        names: the names of the output columns.
     """
 
     keeps_left: bool
@@ -48,14 +48,14 @@ class LookupSpec:
 
 
 class Asked(NamedTuple):
-    """The keys of a batch, each once, and for each row the number of its key; -1 for rows that ask for nothing."""
+    """The distinct keys of a batch, and for each row the number of its key, or -1 for rows without a lookup."""
 
     keys: pa.RecordBatch
     numbers: Any
 
 
 class Paired(NamedTuple):
-    """Pairs, ordered by their left rows: numpy arrays of the places of both rows, -1 for NULL; the right columns."""
+    """Pairs in the order of their left rows: numpy arrays of both rows' positions, -1 for NULL; the right columns."""
 
     left: Any
     right: Any
@@ -63,7 +63,7 @@ class Paired(NamedTuple):
 
 
 class Pairing:
-    """Runs the expressions of a look-up join."""
+    """Evaluates the expressions of a lookup join."""
 
     def __init__(self, spec: LookupSpec, session: Session) -> None:
         self._spec = spec
@@ -76,7 +76,7 @@ class Pairing:
         self._used = sorted({one.index for one in used if isinstance(one, Field)})
 
     def asked(self, taken: ColumnBatch) -> Asked:
-        """What a batch asks for. A key with NULL equals nothing, so nothing is asked for it."""
+        """Return the keys to look up for a batch. A key with NULL equals nothing, so it is not looked up."""
         columns = Columns.of(taken.columns)
         arrays = self._keys(columns)
         names = column_names(len(arrays))
@@ -100,13 +100,13 @@ class Pairing:
         return Asked(pa.RecordBatch.from_arrays(arrays, names), numbers)
 
     def nothing(self) -> LookedUp:
-        """The answer to no keys."""
+        """Return the answer for an empty set of keys."""
         types = self._spec.table_types
         arrays = [pa.array([], arrow_type(kind)) for kind in types]
         return LookedUp(pa.RecordBatch.from_arrays(arrays, column_names(len(types))), pa.array([], pa.int64()))
 
     def pairs(self, taken: ColumnBatch, asked: Asked, found: LookedUp) -> Paired:
-        """The pairs of the rows of a batch with those that were found."""
+        """Pair the rows of a batch with the rows that were found."""
         rows, numbers = found.rows, found.key_numbers.to_numpy(zero_copy_only=False)
         if self._where is not None and rows.num_rows:
             (answers,) = self._where(Columns.of(rows))
@@ -129,7 +129,7 @@ class Pairing:
         return Paired(left, right, columns)
 
     def joined(self, taken: ColumnBatch, asked: Asked, found: LookedUp) -> ColumnBatch:
-        """The rows of a batch with what was found for them, in their order and of their kinds."""
+        """Join the rows of a batch with the rows that were found. Keeps the order and the kinds of the rows."""
         paired = self.pairs(taken, asked, found)
         mine = taken.take(paired.left)
         width = len(self._spec.left_types)
@@ -140,12 +140,12 @@ class Pairing:
 
 
 def missing(asked: Asked, found: LookedUp) -> Any:
-    """The numbers of the keys without rows, as a numpy array."""
+    """Return the numbers of the keys without rows, as a numpy array."""
     return np.setdiff1d(np.arange(asked.keys.num_rows), found.key_numbers.to_numpy(zero_copy_only=False))
 
 
 def merged(found: LookedUp, more: LookedUp, places: Any) -> LookedUp:
-    """Both answers. `places`: the numbers that the keys of the second one have among those of the first one."""
+    """Merge two answers. `places`: the numbers of the second answer's keys among the keys of the first."""
     if not more.rows.num_rows:
         return found
     later = places[more.key_numbers.to_numpy(zero_copy_only=False)]
@@ -160,8 +160,8 @@ def _mask(answers: pa.Array) -> Any:
 
 
 def _places(asked: Asked, numbers: Any) -> tuple[Any, Any]:
-    """The pairs of rows of a batch and rows found. `numbers`: of the keys of these, in ascending order."""
-    keys = np.arange(asked.keys.num_rows + 1)  # one more, without rows, for those that ask for nothing
+    """Return the pairs of rows of a batch and found rows. `numbers`: the key numbers of the found rows, ascending."""
+    keys = np.arange(asked.keys.num_rows + 1)  # an additional key without rows, for rows without a lookup
     starts = np.searchsorted(numbers, keys, side="left")
     counts = np.searchsorted(numbers, keys, side="right") - starts
     counts[-1] = 0
@@ -172,7 +172,7 @@ def _places(asked: Asked, numbers: Any) -> tuple[Any, Any]:
 
 
 def _with_unmatched(left: Any, right: Any, rows: int) -> tuple[Any, Any]:
-    """The pairs, and each row without one with NULL."""
+    """Add each row without a match to the pairs, with -1."""
     has = np.zeros(rows, np.bool_)
     has[left] = True
     alone = np.flatnonzero(~has)

@@ -1,4 +1,4 @@
-"""Readers of look-ups around those of connectors: with a cache, and that ask again."""
+"""Lookup readers that add a cache and retries to a connector's reader."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def reader_of(
     now_ms: Callable[[], int],
     wait: Callable[[float], None] = sleep,
 ) -> LookupReader:
-    """A reader with what the settings ask for. `wait` lets so many seconds pass."""
+    """Return a reader with the cache and retries of the settings. `wait` sleeps for a number of seconds."""
     if settings.error_retries:
         reader = _Repeating(reader, settings.error_retries)
     if settings.cache is not None:
@@ -31,7 +31,7 @@ def reader_of(
 def async_reader_of(
     reader: AsyncLookupReader, settings: LookupSettings, now_ms: Callable[[], int]
 ) -> AsyncLookupReader:
-    """A reader with what the settings ask for; keys without rows are asked for again by the operator."""
+    """Return a reader with the cache and retries of the settings; the operator retries keys without rows."""
     if settings.error_retries:
         reader = _AsyncRepeating(reader, settings.error_retries)
     return reader if settings.cache is None else CachedAsyncReader(reader, RowCache(settings.cache, now_ms))
@@ -64,7 +64,7 @@ class _AsyncAround(AsyncLookupReader):
 
 
 class CachedReader(_Around):
-    """Asks only for keys that the cache does not hold."""
+    """Looks up only keys that are not cached."""
 
     def __init__(self, reader: LookupReader, cache: RowCache) -> None:
         super().__init__(reader)
@@ -78,7 +78,7 @@ class CachedReader(_Around):
 
 
 class CachedAsyncReader(_AsyncAround):
-    """The same for answers that come later."""
+    """The asynchronous form of `CachedReader`."""
 
     def __init__(self, reader: AsyncLookupReader, cache: RowCache) -> None:
         super().__init__(reader)
@@ -92,7 +92,7 @@ class CachedAsyncReader(_AsyncAround):
 
 
 def _taken_in(cache: RowCache, hits: Hits, more: LookedUp | None) -> LookedUp:
-    """The answer for all keys; the cache holds what was asked for."""
+    """Cache the new rows, and return the answer for all keys."""
     if more is None:
         assert hits.rows is not None
         return hits.rows
@@ -103,7 +103,7 @@ def _taken_in(cache: RowCache, hits: Hits, more: LookedUp | None) -> LookedUp:
 
 
 class _Repeating(_Around):
-    """Calls that fail are made again at once, so often at most."""
+    """Retries failed calls immediately, a limited number of times."""
 
     def __init__(self, reader: LookupReader, retries: int) -> None:
         super().__init__(reader)
@@ -120,7 +120,7 @@ class _Repeating(_Around):
 
 
 class _AsyncRepeating(_AsyncAround):
-    """The same for answers that come later."""
+    """The asynchronous form of `_Repeating`."""
 
     def __init__(self, reader: AsyncLookupReader, retries: int) -> None:
         super().__init__(reader)
@@ -137,7 +137,7 @@ class _AsyncRepeating(_AsyncAround):
 
 
 class _Insisting(_Around):
-    """Keys without rows are asked for again, after a while and so often at most."""
+    """Looks up keys without rows again after a delay, a limited number of times."""
 
     def __init__(self, reader: LookupReader, settings: LookupSettings, wait: Callable[[float], None]) -> None:
         super().__init__(reader)

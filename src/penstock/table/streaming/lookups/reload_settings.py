@@ -1,4 +1,4 @@
-"""When a table that is held as a whole is read again (`lookup.full-cache.*`)."""
+"""When a fully cached table is reloaded (`lookup.full-cache.*`)."""
 
 from __future__ import annotations
 
@@ -25,23 +25,25 @@ _MS_A_SECOND: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Periodic:
-    """Every so often (ms): after the end of the reading before, or with `is_fixed_rate` after its beginning."""
+    """Reloads at an interval in ms, counted from the end of the previous load, or with `is_fixed_rate` from its due
+    time.
+    """
 
     interval_ms: int
     is_fixed_rate: bool = False
 
     def first(self, now_ms: int, zone: tzinfo) -> int:
-        """When (ms since 1970) a table that was read until now is read again for the first time."""
+        """Return when (ms since 1970) a table that was just loaded is reloaded for the first time."""
         return now_ms + self.interval_ms
 
     def next(self, due_ms: int, ended_ms: int, zone: tzinfo) -> int:
-        """When it is read again after a reading that was due, and ended, then."""
+        """Return when the table is reloaded after a load that was due at `due_ms` and ended at `ended_ms`."""
         return due_ms + self.interval_ms if self.is_fixed_rate else ended_ms + self.interval_ms
 
 
 @dataclass(frozen=True, slots=True)
 class Timed:
-    """At a time of day, every so many days. A time without a zone is one of the session's."""
+    """Reloads at a time of day, every `days` days. A time without a zone is in the session's zone."""
 
     at: time
     days: int = 1
@@ -62,7 +64,7 @@ Reload = Periodic | Timed
 
 
 def reload_settings(options: Mapping[str, str], title: str) -> Reload:
-    """What the options of a table say. Raises `ValidationError` for values that no option has, and for missing ones."""
+    """Return the reload settings of a table. Raises `ValidationError` for invalid and missing values."""
     read = Configuration.from_dict({key: value for key, value in options.items() if key.startswith("lookup.")}).read
     try:
         if read(_STRATEGY) == "PERIODIC":

@@ -1,7 +1,7 @@
-"""A table that is held as a whole and read again from time to time.
+"""A fully cached table that is reloaded from time to time.
 
-The first reading is part of opening. Later ones run in a thread of their own, while the rows from before still answer;
-the first look-up after the end of one answers from the new rows. A reading that fails makes that look-up fail.
+The first load is part of `open()`. Later loads run in their own thread while the previous rows still serve lookups; the
+first lookup after a load uses the new rows. If the load fails, that lookup fails.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from penstock.table.connectors.held_table import HeldTable, RowsByKey
 from penstock.table.connectors.lookup import LookedUp, LookupReader
 from penstock.table.streaming.lookups.reload_settings import Reload
 
-#: how long to wait (ms) before it is looked whether a reading has ended
+#: how long to wait (ms) before checking whether a load has ended
 _LOOK_MS: Final = 1_000
 
 
@@ -26,14 +26,14 @@ def _one_thread() -> Executor:
 
 
 class ReloadingReader(LookupReader):
-    """See the module's text.
+    """See the module docstring.
 
     Args:
-        table: what is held.
-        reload: when it is read again.
+        table: the cached table.
+        reload: when it is reloaded.
         now_ms: the clock.
-        zone: of times of day.
-        threads: makes what readings run in.
+        zone: the time zone of times of day.
+        threads: creates the executor that runs loads.
     """
 
     def __init__(
@@ -56,18 +56,18 @@ class ReloadingReader(LookupReader):
         self._reading: Future[RowsByKey] | None = None
 
     def open(self) -> None:
-        """Read the table for the first time."""
+        """Load the table for the first time."""
         begin = self._now_ms()
         self._table.open()
         is_rate = getattr(self._reload, "is_fixed_rate", False)
         self._due_ms = self._reload.first(begin if is_rate else self._now_ms(), self._zone)
 
     def due_ms(self) -> int:
-        """When `go_on` is to be called (ms since 1970)."""
+        """Return when to call `go_on` next (ms since 1970)."""
         return self._due_ms if self._reading is None else self._look_ms
 
     def go_on(self) -> None:
-        """Answer from what was read meanwhile, and begin to read the table again, if that is due."""
+        """Switch to rows loaded in the meantime, and start a reload if it is due."""
         now_ms = self._now_ms()
         self._take()
         self._look_ms = now_ms + _LOOK_MS
@@ -82,7 +82,7 @@ class ReloadingReader(LookupReader):
         return found
 
     def _take(self) -> None:
-        """Answer from what was read, when that is done."""
+        """Switch to the loaded rows if the load has ended."""
         reading = self._reading
         if reading is not None and reading.done():
             self._reading = None
@@ -95,7 +95,7 @@ class ReloadingReader(LookupReader):
         return self._table.lookup(keys)
 
     def close(self) -> None:
-        """End a reading, and forget the rows."""
+        """Drop the rows, and wait for a running load to end."""
         self._table.close()
         if self._thread is not None:
             self._thread.shutdown(wait=True, cancel_futures=True)

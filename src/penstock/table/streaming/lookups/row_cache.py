@@ -1,7 +1,7 @@
-"""Rows that were looked up, so that the same keys need not be asked for again.
+"""A cache of looked-up rows, so that the same keys need not be looked up again.
 
-All rows lie in one Arrow table, one behind the other, and each key has a range of them; so answers are put together by
-one kernel. Rows of keys that have left stay behind until they are more than half of all.
+All rows are in one Arrow table, and each key has a contiguous range of it, so one kernel assembles an answer. Rows of
+evicted keys remain until they outnumber the other rows.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from penstock.state.keys import with_one_nan
 from penstock.table.connectors.lookup import LookedUp
 from penstock.table.streaming.lookups.lookup_settings import CacheSettings
 
-#: An entry: where the rows of a key begin, how many they are, when they came, and when they were asked for (ms).
+#: Fields of an entry: the start and number of the key's rows, when they were cached and when last used (ms).
 _START, _COUNT, _WRITTEN, _ASKED = range(4)
 _CHUNKS_MAX: Final = 64
 _SPARE_ROWS: Final = 1024
 
 
 class Hits(NamedTuple):
-    """The keys that are not here, and their numbers as a numpy array; the rows of the others, if there are others."""
+    """The keys that are not cached, and their numbers as a numpy array; the rows of the cached keys, or None."""
 
     absent: list[Any]
     places: Any
@@ -33,7 +33,7 @@ class Hits(NamedTuple):
 
 
 class RowCache:
-    """Holds the rows of keys. `now_ms` is the clock; the key that was asked for longest ago leaves first."""
+    """Caches the rows of keys. `now_ms` is the clock; the least recently used key is evicted first."""
 
     def __init__(self, settings: CacheSettings, now_ms: Callable[[], int]) -> None:
         self._settings = settings
@@ -47,11 +47,11 @@ class RowCache:
 
     @property
     def rows_held(self) -> int:
-        """How many rows take memory, those of keys that have left among them."""
+        """The number of rows in memory, including rows of evicted keys."""
         return 0 if self._rows is None else int(self._rows.num_rows)
 
     def find(self, keys: pa.RecordBatch) -> Hits:
-        """The rows of the keys that are here."""
+        """Return the cached rows of these keys."""
         now = self._now_ms()
         known = list(zip(*map(_key_values, keys.columns), strict=True))
         here, absent, ranges = [], [], []
@@ -79,7 +79,7 @@ class RowCache:
         return LookedUp(rows, pa.array(np.repeat(places, counts)))
 
     def hold(self, keys: list[Any], found: LookedUp) -> None:
-        """From now on hold the rows of these keys."""
+        """Cache the rows of these keys."""
         now = self._now_ms()
         added = pa.Table.from_batches([found.rows])
         before = 0 if self._rows is None else self._rows.num_rows
@@ -106,7 +106,7 @@ class RowCache:
             self._live -= entry[_COUNT]
 
     def _evict(self) -> None:
-        """Forget what is too much or too old, and the rows that nobody has any more."""
+        """Evict expired and surplus keys, and compact the table if too many rows belong to evicted keys."""
         now, most = self._now_ms(), self._settings.max_keys
         while self._entries:
             key, entry = next(iter(self._entries.items()))
@@ -131,11 +131,11 @@ class RowCache:
 
 
 def _key_values(column: pa.Array) -> list[Any]:
-    """The values of a key column in canonical form, as dictionary keys."""
+    """Return the values of a key column in canonical form, as dictionary keys."""
     values: list[Any] = column.to_pylist()
     return list(map(with_one_nan, values)) if needs_canonical(column.type) else values
 
 
 def _ranges(starts: Any, counts: Any) -> Any:
-    """The numbers of all ranges, one range behind the other."""
+    """Return the row numbers of all ranges, one range after another."""
     return np.repeat(starts - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())

@@ -1,1 +1,1 @@
-"""Aggregates over frames around each row."""
+"""OVER windows: aggregates over a frame around each row."""

@@ -1,4 +1,4 @@
-"""OVER windows in the order of processing time: each row has its result as soon as it comes."""
+"""OVER windows in processing-time order: each row is emitted with its result as soon as it arrives."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from penstock.table.streaming.rows.row_keys import RowKeys
 from penstock.table.streaming.rows.sessions import StreamSession
 from penstock.table.streaming.rows.state_times import ExpiringOperator
 
-#: The state.
+#: The name of the state.
 FRAMES = "over_frames"
 
 
 class OverAtOnceOperator(EvaluatingOperator, ExpiringOperator):
-    """Rows with what the calls give over the rows so far.
+    """Emits rows with the results of the calls over the rows so far.
 
     Args:
         partition: the columns that rows are partitioned by.
         order: the column that they are ordered by.
-        calls: over columns of the input.
-        types: of the columns of the input.
-        names: of the columns of the output: those of the input, then the calls.
-        distance: how many rows before the current one the frame has; None for all.
-        session: of the functions of the program.
+        calls: the calls, over columns of the input.
+        types: the types of the input columns.
+        names: the names of the output columns: the input's, then the calls'.
+        distance: the number of rows before the current one in the frame; None for all.
+        session: the session of user-defined functions.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class OverAtOnceOperator(EvaluatingOperator, ExpiringOperator):
         self._session = session or StreamSession()
 
     def open(self) -> None:
-        """Look up the state."""
+        """Open the state."""
         functions = self.running(self._session).functions
         self._calls = OverCalls(self._call_list, self._order, self._types, self._distance is not None, functions)
         self._frame = Frame(self._calls, True, self._distance)
@@ -64,7 +64,7 @@ class OverAtOnceOperator(EvaluatingOperator, ExpiringOperator):
         self._expire(self._entries, table.mark)
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
-        """Take rows in, and pass each on with its results."""
+        """Aggregate the rows, and emit each with its results."""
         taken = as_columns(batch, self.context.operator_name)
         keys = self._partition.of(taken.columns)
         distinct = set(keys)

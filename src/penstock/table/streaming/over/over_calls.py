@@ -1,4 +1,4 @@
-"""The calls over one window: what they need of a row, and what is held for them."""
+"""The calls over one window: their operands in a row, and their accumulators."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ from penstock.table.streaming.over.over_functions import RANKS, over_accumulator
 from penstock.table.typed.nodes import Constant, Field
 from penstock.table.user_functions.opened import OpenFunctions
 
-#: Values of a row, one for each column.
+#: The values of a row, one for each column.
 Row: TypeAlias = tuple[Any, ...]
-#: Of each call its operands, or None where its FILTER leaves the row out.
+#: The operands of each call, or None if its FILTER excludes the row.
 Operands: TypeAlias = tuple["tuple[Any, ...] | None", ...]
 
 
 class OverCalls:
-    """See the module's text.
+    """See the module docstring.
 
     Args:
-        calls: over columns of the input.
+        calls: the calls, over columns of the input.
         order: the column that rows are ordered by.
-        types: of the columns of the input.
-        retracts: whether the oldest rows go.
-        functions: those of the program.
-        counts_sums: whether a sum holds of how many values it is, so that what is held changes with each of them.
+        types: the types of the input columns.
+        retracts: whether the oldest rows are retracted.
+        functions: the user-defined functions.
+        counts_sums: whether the accumulator of a sum counts its values, so that each value changes the accumulator.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class OverCalls:
         self._needed = {order}.union(*(_columns_of(call) for call in calls))
 
     def rows(self, taken: ColumnBatch, is_whole: bool) -> list[Row]:
-        """The rows of a batch. `is_whole`: with all values; else those that no call needs are None."""
+        """Return the rows of a batch. If not `is_whole`, values that no call needs are None."""
         count = len(taken)
         columns = [
             values_of(column, kind) if is_whole or index in self._needed else repeat(None, count)
@@ -66,40 +66,40 @@ class OverCalls:
         return list(zip(*columns, strict=True))
 
     def operands(self, row: Row) -> Operands:
-        """What the calls need of a row."""
+        """Return the operands of the calls in a row."""
         return tuple([getter(row) for getter in self._getters])
 
     def create(self) -> list[Any]:
-        """What is held for no row."""
+        """Create empty accumulators."""
         return [one.create() for one in self._accumulators]
 
     def add(self, held: list[Any], operands: Operands) -> None:
-        """Take a row in."""
+        """Add a row to the accumulators."""
         for index, values in enumerate(operands):
             if values is not None:
                 held[index] = self._accumulators[index].add(held[index], values)
 
     def retract(self, held: list[Any], operands: Operands) -> None:
-        """Take the oldest row out."""
+        """Retract the oldest row."""
         for index, values in enumerate(operands):
             if values is not None:
                 held[index] = self._accumulators[index].retract(held[index], values)
 
     def values(self, held: list[Any]) -> Row:
-        """What the calls give."""
+        """Return the results of the calls."""
         return tuple([one.value(state) for one, state in zip(self._accumulators, held, strict=True)])
 
     def columns(self, values: Sequence[Row]) -> list[pa.Array]:
-        """A column for each call, of what they give for rows."""
+        """Return the results of the calls as columns, one for each call."""
         return [column_of([row[index] for row in values], call.type) for index, call in enumerate(self._calls)]
 
     def row_columns(self, rows: Sequence[Row]) -> list[pa.Array]:
-        """The columns of the input, of whole rows."""
+        """Return whole rows as the columns of the input."""
         return [column_of(values, kind) for values, kind in zip(zip(*rows, strict=True), self._types, strict=True)]
 
 
 def copied(held: list[Any]) -> list[Any]:
-    """What is held, so that a change to it does not reach the original."""
+    """Copy accumulators, so that a change to the copy does not reach the original."""
     return [copy.deepcopy(one) if isinstance(one, list | dict | deque) else one for one in held]
 
 
@@ -108,7 +108,7 @@ def _columns_of(call: AggregateCall) -> set[int]:
 
 
 def _getter(call: AggregateCall, order: int, order_type: DataType) -> Callable[[Row], tuple[Any, ...] | None]:
-    """A function that takes the operands of a call out of a row. For ranks it is the value that rows are sorted by."""
+    """Return a function that extracts the operands of a call from a row. The operand of ranks is the sort value."""
     if call.function in RANKS:
         canonical = canonicalizer_of(arrow_type(order_type))
         return (lambda row: (row[order],)) if canonical is None else (lambda row: (canonical(row[order]),))

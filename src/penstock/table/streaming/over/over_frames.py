@@ -1,7 +1,7 @@
-"""Frames of OVER windows that end at the current row, and what is held for a partition.
+"""Frames of OVER windows that end at the current row, and the state of a partition.
 
-An entry is [what the calls hold, (time, operands) of the rows that are still to go, the time of the last rows, the
-time at which it ends]. Only bounded frames keep rows, and only bounded RANGE frames end.
+An entry is [accumulators, (time, operands) of the rows yet to be retracted, the time of the last rows, the time at
+which it ends]. Only bounded frames keep rows, and only bounded RANGE frames end.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ HELD, KEPT, LAST, END = range(4)
 
 
 class Frame:
-    """Rows up to the current one.
+    """The rows up to the current one.
 
     Args:
-        calls: what is worked out.
-        is_rows: ROWS; else RANGE, in which rows of one time share their result.
-        distance: how many rows, or how many ms, the frame reaches back; None without a bound.
+        calls: the calls to compute.
+        is_rows: whether it is a ROWS frame; otherwise it is a RANGE frame, where rows of the same time share a result.
+        distance: how many rows, or how many ms, the frame reaches back; None if it is unbounded.
     """
 
     def __init__(self, calls: OverCalls, is_rows: bool, distance: int | None) -> None:
@@ -32,11 +32,11 @@ class Frame:
         self._distance = distance
 
     def create(self) -> Entry:
-        """The entry of a partition without rows."""
+        """Create the entry of a partition without rows."""
         return [self._calls.create(), None if self._distance is None else deque(), MIN_TIMESTAMP, None]
 
     def results(self, entry: Entry, time: int, rows: Sequence[Row]) -> list[Row]:
-        """Take in all rows of one time, and give what the calls give for each of them."""
+        """Add all rows of one time, and return the results of the calls for each of them."""
         entry[LAST] = time
         if self._is_rows:
             return [self._of_row(entry, time, row) for row in rows]

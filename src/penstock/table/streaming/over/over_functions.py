@@ -1,6 +1,7 @@
-"""Functions of OVER windows whose value depends on the order of rows: numbers of rows, and values of certain rows.
+"""OVER functions whose value depends on the order of rows: row numbers, ranks, and values of certain rows.
 
-All other aggregates are those of groups. Rows go in the order in which they came, and only where a frame is bounded.
+All other functions use the accumulators of group aggregates. Rows are retracted in the order in which they arrived, and
+only if the frame is bounded.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ RANKS: Final = ("RANK", "DENSE_RANK")
 
 
 class Rank(Accumulator):
-    """RANK: (rank, number of rows, what the last one was ordered by)."""
+    """RANK: (rank, number of rows, sort value of the last row)."""
 
     def create(self) -> Any:
         """See `Accumulator`."""
@@ -37,7 +38,7 @@ class Rank(Accumulator):
 
 
 class DenseRank(Rank):
-    """DENSE_RANK: as `Rank`."""
+    """DENSE_RANK, with the same state as `Rank`."""
 
     def add(self, held: Any, values: tuple[Any, ...]) -> Any:
         """See `Accumulator`."""
@@ -46,7 +47,7 @@ class DenseRank(Rank):
 
 
 class Lag(Accumulator):
-    """LAG: (how many rows back, the default, that many values and the last one)."""
+    """LAG: (offset, default, the last offset + 1 values)."""
 
     def create(self) -> Any:
         """See `Accumulator`."""
@@ -67,7 +68,7 @@ class Lag(Accumulator):
 
 
 class FirstValue(Accumulator):
-    """FIRST_VALUE where no row goes: the first value that is not NULL."""
+    """FIRST_VALUE without retraction: the first value that is not NULL."""
 
     def create(self) -> Any:
         """See `Accumulator`."""
@@ -79,7 +80,7 @@ class FirstValue(Accumulator):
 
 
 class LastValue(FirstValue):
-    """LAST_VALUE where no row goes: the last value that is not NULL."""
+    """LAST_VALUE without retraction: the last value that is not NULL."""
 
     def add(self, held: Any, values: tuple[Any, ...]) -> Any:
         """See `Accumulator`."""
@@ -87,7 +88,7 @@ class LastValue(FirstValue):
 
 
 class EndValue(Accumulator):
-    """FIRST_VALUE and LAST_VALUE where the oldest rows go: all values that are not NULL."""
+    """FIRST_VALUE and LAST_VALUE with retraction of the oldest rows: all values that are not NULL."""
 
     def create(self) -> Any:
         """See `Accumulator`."""
@@ -123,7 +124,7 @@ _ORDERED: Final[dict[str, type[Accumulator]]] = {
 
 
 def check_over(call: AggregateCall, retracts: bool) -> None:
-    """Raises for a call over a window that nothing keeps up. `retracts`: whether the oldest rows go."""
+    """Raise for a call that is not supported over a window. `retracts`: whether the oldest rows are retracted."""
     if not isinstance(call, UserAggregateCall):
         over_accumulator_of(call, retracts)
     elif retracts:
@@ -133,7 +134,7 @@ def check_over(call: AggregateCall, retracts: bool) -> None:
 
 
 def over_accumulator_of(call: AggregateCall, retracts: bool, functions: OpenFunctions | None = None) -> Accumulator:
-    """What keeps a call over a window up. `retracts`: whether the oldest rows go."""
+    """Return the accumulator of a call over a window. `retracts`: whether the oldest rows are retracted."""
     if call.function in _NOT_IN_STREAMS:
         raise ValidationError(f"{call.function} Function is not supported in stream mode.")
     kind = _ORDERED.get(call.function)

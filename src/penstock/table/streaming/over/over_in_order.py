@@ -1,8 +1,8 @@
-"""OVER windows in the order of a column that is no time: results change as rows come and go.
+"""OVER windows ordered by a column other than a time attribute: results are updated as rows are inserted and retracted.
 
-For a partition the state holds its rows in order, in groups: with ROWS each row is one, with RANGE all rows of one
-value are. A group is [what it is ordered by, its rows, what the calls hold up to its end]. A row that comes or goes
-changes the results of all rows behind it, up to the first group that holds the same as before.
+The state of a partition has its rows in order, in groups: with ROWS each row is a group, with RANGE all rows of one
+sort value are a group. A group is [sort value, rows, accumulators up to its end]. Inserting or retracting a row changes
+the results of all rows after it, up to the first group whose accumulators stay the same.
 """
 
 from __future__ import annotations
@@ -30,24 +30,24 @@ from penstock.table.streaming.rows.row_tuples import kinds_of
 from penstock.table.streaming.rows.sessions import StreamSession
 from penstock.table.streaming.rows.state_times import ExpiringOperator
 
-#: The state.
+#: The name of the state.
 SORTED: Final = "over_sorted"
 _ORDER, _ROWS, _HELD = range(3)
 _by_order: Final[Callable[[Any], Any]] = itemgetter(_ORDER)
 
 
 class OverInOrderOperator(EvaluatingOperator, ExpiringOperator):
-    """Rows with what the calls give over all rows up to them, as changes.
+    """Emits rows with the results of the calls over all rows up to them, as a changelog.
 
     Args:
         partition: the columns that rows are partitioned by.
-        order: the column that they are ordered by, upwards.
-        nulls_first: whether NULL is before all values, or behind.
-        calls: over columns of the input.
-        types: of the columns of the input.
-        names: of the columns of the output: those of the input, then the calls.
-        is_rows: whether the frame is of ROWS; else it is a RANGE.
-        session: of the functions of the program.
+        order: the column that they are ordered by, ascending.
+        nulls_first: whether NULL sorts before all values; otherwise it sorts last.
+        calls: the calls, over columns of the input.
+        types: the types of the input columns.
+        names: the names of the output columns: the input's, then the calls'.
+        is_rows: whether it is a ROWS frame; otherwise it is a RANGE frame.
+        session: the session of user-defined functions.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class OverInOrderOperator(EvaluatingOperator, ExpiringOperator):
         self._session = session or StreamSession()
 
     def open(self) -> None:
-        """Look up the state."""
+        """Open the state."""
         functions = self.running(self._session).functions
         self._calls = OverCalls(self._call_list, self._order, self._types, False, functions, counts_sums=True)
         table = self.context.keyed.table(SORTED)
@@ -80,7 +80,7 @@ class OverInOrderOperator(EvaluatingOperator, ExpiringOperator):
         self._expire(self._entries, table.mark)
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
-        """Take changes in, and send what has changed."""
+        """Apply changes, and emit the changed results."""
         taken = as_columns(batch, self.context.operator_name)
         keys = self._partition.of(taken.columns)
         distinct = set(keys)
@@ -105,7 +105,7 @@ class OverInOrderOperator(EvaluatingOperator, ExpiringOperator):
         entry = self._entries.get(key)
         if entry is None:
             entry = self._entries[key] = [[], {}]
-        # What has gone before it came is owed.
+        # A retraction that arrives before its insert is owed.
         groups, owed = entry
         if kind in (INSERT, UPDATE_AFTER):
             if owed and (name := self._owed_name(owed, row)) in owed:
@@ -118,12 +118,12 @@ class OverInOrderOperator(EvaluatingOperator, ExpiringOperator):
             del self._entries[key]
 
     def _owed_name(self, owed: dict[Any, int], row: Row) -> Row:
-        """The key of a row among the owed rows."""
+        """Return the key of a row among the owed rows."""
         name = self._equality.key(row)
         return name if name in owed else self._equality.find(row, owed) or name
 
     def _place(self, value: Any) -> tuple[Any, ...]:
-        """A value as something that sorts."""
+        """Return the sort value of a column value."""
         return self._null if value is None else _place(value)
 
     def _insert(self, groups: list[Any], row: Row, kind: int) -> None:
@@ -148,7 +148,7 @@ class OverInOrderOperator(EvaluatingOperator, ExpiringOperator):
         self._go_on(groups, index + 1, held)
 
     def _remove(self, groups: list[Any], row: Row) -> bool:
-        """Take a row out; whether it was there."""
+        """Remove a row. Returns whether it existed."""
         place = self._place(row[self._order])
         index = bisect_left(groups, place, key=_by_order)
         at = None
@@ -161,7 +161,7 @@ class OverInOrderOperator(EvaluatingOperator, ExpiringOperator):
         if at is None:
             return False
         rows: list[Row] = group[_ROWS]
-        # The row as it was sent: equal values may have other forms.
+        # Retract the row as it was emitted: equal values may have other forms.
         self._send(DELETE, rows.pop(at), self._calls.values(group[_HELD]))
         held = self._held_before(groups, index)
         if rows:
@@ -186,7 +186,10 @@ class OverInOrderOperator(EvaluatingOperator, ExpiringOperator):
             self._calls.add(held, self._calls.operands(row))
 
     def _replace(self, group: list[Any], held: list[Any], rows: Sequence[Row]) -> bool:
-        """Let a group hold something else, and send updates of these rows; whether it is not the same."""
+        """Replace the accumulators of a group, and emit updates of these rows.
+
+        Returns whether the accumulators differ.
+        """
         if same_objects(held, group[_HELD]):
             return False
         before, after = self._calls.values(group[_HELD]), self._calls.values(held)
@@ -197,7 +200,7 @@ class OverInOrderOperator(EvaluatingOperator, ExpiringOperator):
         return True
 
     def _go_on(self, groups: list[Any], index: int, held: list[Any]) -> None:
-        """Work out the groups from an index on, behind one that holds this."""
+        """Recompute the groups from an index on. `held`: the accumulators of the previous group."""
         for group in groups[index:]:
             held = copied(held)
             self._add_all(held, group[_ROWS])
@@ -215,7 +218,7 @@ def _place(value: Any) -> tuple[Any, ...]:
         return (-1,)
     if isinstance(value, list | tuple):
         return (0, tuple(map(_place, value)))
-    return (1,) if value != value else (0, value)  # NaN is above all numbers
+    return (1,) if value != value else (0, value)  # NaN sorts after all numbers
 
 
 def _count(counts: dict[Any, int], key: Any, by: int) -> None:

@@ -1,8 +1,8 @@
-"""OVER windows in the order of time: rows wait until their time has passed.
+"""OVER windows in time order: rows wait until their time has passed.
 
-Rows wait in a state table whose namespaces are their times. What is held for a partition is as `over_frames` says. A
-bounded RANGE frame is forgotten when the time has come to which none of its rows can reach. Other frames are forgotten
-when state expires and no row has come for so long.
+Rows wait in a state table whose namespaces are their times. For the state of a partition see `over_frames`. The state
+of a bounded RANGE frame is dropped when time has advanced so far that no frame can reach its rows. The state of other
+frames is dropped if state expires and no row has arrived for that long.
 """
 
 from __future__ import annotations
@@ -31,27 +31,27 @@ from penstock.table.streaming.rows.row_keys import RowKeys
 from penstock.table.streaming.rows.sessions import StreamSession
 from penstock.table.streaming.rows.state_times import ExpiringOperator
 
-#: The states: rows that wait, and when partitions are forgotten.
+#: The states: waiting rows, and when partitions are dropped.
 WAITING: Final = "over_waiting"
 ENDS: Final = "over_ends"
 _MILLISECOND_NS: Final = 1_000_000
-#: A batch is sent on when it has this many rows.
+#: A batch is emitted when it has this many rows.
 _BATCH_ROWS: Final = 4096
 
 
 class WaitingOverOperator(EvaluatingOperator, ExpiringOperator):
-    """The base: rows wait, and come out in the order of their times.
+    """The base class: rows wait, and are emitted in the order of their times.
 
     Args:
         partition: the columns that rows are partitioned by.
         order: the column that they are ordered by.
-        calls: over columns of the input.
-        types: of the columns of the input.
-        names: of the columns of the output: those of the input, then the calls.
-        is_rows: whether the frame is of ROWS; else it is a RANGE.
-        distance: how many rows, or how many ms, the frame reaches back; None without a bound.
-        session: of the functions of the program.
-        columns: the names of the columns of the input, for errors.
+        calls: the calls, over columns of the input.
+        types: the types of the input columns.
+        names: the names of the output columns: the input's, then the calls'.
+        is_rows: whether it is a ROWS frame; otherwise it is a RANGE frame.
+        distance: how many rows, or how many ms, the frame reaches back; None if it is unbounded.
+        session: the session of user-defined functions.
+        columns: the names of the input columns, for errors.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class WaitingOverOperator(EvaluatingOperator, ExpiringOperator):
         self._session = session or StreamSession()
 
     def open(self) -> None:
-        """Look up the state."""
+        """Open the state."""
         functions = self.running(self._session).functions
         self._calls = OverCalls(self._call_list, self._order, self._types, self._distance is not None, functions)
         self._frame = Frame(self._calls, self._is_rows, self._distance)
@@ -94,7 +94,7 @@ class WaitingOverOperator(EvaluatingOperator, ExpiringOperator):
             self._begin_lifetimes(self._entries, self._forget_idle)
 
     def _forget_idle(self, key: Any) -> bool:
-        """Forget a partition none of whose rows waits."""
+        """Drop a partition without waiting rows. Returns False if rows wait."""
         if key in self._waiting_keys:
             return False
         if self._entries.pop(key, None) is not None:
@@ -102,7 +102,7 @@ class WaitingOverOperator(EvaluatingOperator, ExpiringOperator):
         return True
 
     def on_processing_time(self, now_ms: int) -> None:
-        """Forget what has expired."""
+        """Drop expired partitions."""
         due = super().next_timer_ms()
         if due is not None and due <= now_ms:
             self._waiting_keys = set().union(*self._waiting.panes.values())
@@ -132,7 +132,7 @@ class WaitingOverOperator(EvaluatingOperator, ExpiringOperator):
         return found
 
     def _end_later(self, key: Any, time: int, distance: int) -> None:
-        """Let a partition last for all rows to which one of this time can reach, and half as long again."""
+        """Keep a partition until no frame can reach this time, and half as long again."""
         entry = self._entry(key)
         if entry[END] is None or entry[END] < time + distance + 1:
             entry[END] = time + distance * 3 // 2 + 1
@@ -140,7 +140,10 @@ class WaitingOverOperator(EvaluatingOperator, ExpiringOperator):
             self._table.changed(None).add(key)
 
     def _fire(self, up_to: int, has_times: bool) -> None:
-        """Send all rows up to a time, and forget partitions that end. `has_times`: whether rows carry their time."""
+        """Emit all rows up to a time, and drop partitions that end.
+
+        `has_times`: whether to emit rows with their times.
+        """
         results = _Results()
         try:
             while True:
@@ -173,7 +176,8 @@ class WaitingOverOperator(EvaluatingOperator, ExpiringOperator):
         if entry[END] <= time:
             del self._entries[key]
         else:
-            entry[LAST] = max(entry[LAST], time)  # in Flink too, a timer that came in vain makes rows before it late
+            # as in Flink, a timer that drops nothing still makes earlier rows late
+            entry[LAST] = max(entry[LAST], time)
         self._table.changed(None).add(key)
 
     def _send(self, results: _Results, has_times: bool) -> None:
@@ -186,19 +190,19 @@ class WaitingOverOperator(EvaluatingOperator, ExpiringOperator):
 
 
 class OverInEventTimeOperator(WaitingOverOperator):
-    """Rows come out when the watermark passes their time.
+    """Emits rows when the watermark passes their time.
 
-    A row is late when its time has passed. Where the frame is bounded, that is the time of the last row of its
-    partition, or of its last timer; else it is the watermark.
+    A row is late if its time has passed. For bounded frames that is the time of the partition's last row or last timer,
+    otherwise the watermark.
     """
 
     def open(self) -> None:
-        """Look up the state."""
+        """Open the state."""
         super().open()
         self._watermark = MIN_TIMESTAMP
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
-        """Let rows wait that are not late."""
+        """Let rows wait, and count late rows."""
         taken = as_columns(batch, self.context.operator_name)
         check_times(taken, self._order, self._columns, self.context.operator_name, "OVER")
         keys = self._partition.of(taken.columns)
@@ -218,24 +222,24 @@ class OverInEventTimeOperator(WaitingOverOperator):
         return MIN_TIMESTAMP if entry is None else entry[LAST]
 
     def process_watermark(self, timestamp: int) -> None:
-        """Send what is due, then the watermark."""
+        """Emit due rows, then the watermark."""
         self._watermark = timestamp
         self._fire(timestamp, True)
         self.output.emit_watermark(timestamp)
 
     def end_keys(self) -> None:
-        """Send all rows."""
+        """Emit all rows."""
         self.advance_keys(MAX_WATERMARK)
 
     def advance_keys(self, timestamp: int) -> None:
-        """Send what is due."""
+        """Emit due rows."""
         before = self._watermark
         self.process_watermark(timestamp)
         self._watermark = before
 
 
 class OverInProcessingTimeOperator(WaitingOverOperator):
-    """A RANGE of processing time: rows come out a millisecond later, and those of one millisecond share results."""
+    """RANGE frames in processing time: rows are emitted a millisecond later; rows of one millisecond share results."""
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         """Let rows wait."""
@@ -247,23 +251,23 @@ class OverInProcessingTimeOperator(WaitingOverOperator):
             self._keep(key, now_ms, row)
 
     def next_timer_ms(self) -> int | None:
-        """A millisecond after the earliest rows, or when a partition ends, or expires."""
+        """Return when the earliest rows are due, or a partition ends or expires."""
         end, expiry = self._ends.next_timestamp(), super().next_timer_ms()
         times = [*self._times[:1], *(() if end is None else (end,))]
         return min([*(time + 1 for time in times), *(() if expiry is None else (expiry,))], default=None)
 
     def on_processing_time(self, now_ms: int) -> None:
-        """Send what is due, and forget what has expired."""
+        """Emit due rows, and drop expired partitions."""
         self._fire(now_ms - 1, False)
         super().on_processing_time(now_ms)
 
     def finish(self) -> None:
-        """Send all rows."""
+        """Emit all rows."""
         self._fire(MAX_TIMESTAMP, False)
 
 
 class _Results:
-    """Rows to send, what the calls give for them, and their times."""
+    """Rows to emit, their results and their times."""
 
     __slots__ = ("rows", "times", "values")
 

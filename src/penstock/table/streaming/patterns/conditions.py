@@ -1,7 +1,7 @@
-"""Conditions of variables, in two parts.
+"""Conditions of pattern variables, in two parts.
 
-What only looks at the row itself is worked out for whole batches as rows come. What looks at rows that were matched is
-worked out for all partial matches that the next rows of all keys are offered to, at once.
+The part that reads only the row itself is evaluated for whole batches as rows arrive. The part that reads matched rows
+is evaluated at once for all partial matches of all keys that the next rows are offered to.
 """
 
 from __future__ import annotations
@@ -24,14 +24,16 @@ from penstock.table.typed.nodes import Field, FunctionCall, Typed, conjuncts, tr
 
 @dataclass(frozen=True, slots=True)
 class SplitCondition:
-    """`of_row`: over the columns of the input; `of_match`: the rest, over what it refers to. None where all pass."""
+    """`of_row`: the part over the input columns; `of_match`: the part over row references. None if all rows pass."""
 
     of_row: Typed | None
     of_match: MatchedExpression | None
 
 
 def split(variable: Variable, is_first: bool, session: Session) -> SplitCondition:
-    """The parts of a condition. Every row is offered to the first variable; for others, nothing may fail needlessly."""
+    """Split a condition. Every row is offered to the first variable; for others, a part that can fail goes to
+    `of_match`.
+    """
     if variable.condition is None:
         return SplitCondition(None, None)
     of_row: list[Typed] = []
@@ -53,7 +55,7 @@ def _all_of(parts: Sequence[Typed]) -> Typed:
 
 
 def _over_columns(part: Typed, references: Sequence[RowReference]) -> Typed | None:
-    """A part over the columns of the input; None where it looks at other rows than the one at hand."""
+    """Return a part as an expression over the input columns; None if it reads other rows than the current one."""
     read = [references[one.index] for one in part.walk() if isinstance(one, Field)]
     if not all(isinstance(one, Navigation) and one.is_current for one in read):
         return None
@@ -69,20 +71,20 @@ def _over_columns(part: Typed, references: Sequence[RowReference]) -> Typed | No
 
 
 class MatchedValues:
-    """Expressions over what they refer to, worked out for many matches at once."""
+    """Evaluates expressions over row references, for many matches at once."""
 
     def __init__(self, expressions: Sequence[Typed], types: Sequence[Any], readers: Sequence[Reader], session: Session):
         self._evaluate = Evaluator(expressions, session)
         self._readers = list(zip(readers, types, strict=True))
 
     def __call__(self, matches: Sequence[Matched]) -> list[Any]:
-        """A column for each expression."""
+        """Return a column for each expression."""
         arrays = [column_of([reader(one) for one in matches], kind) for reader, kind in self._readers]
         return self._evaluate(Columns(arrays, len(matches)))
 
 
 class Conditions:
-    """The conditions of all variables, by their places in the pattern."""
+    """The `of_match` conditions of all variables, by their positions in the pattern."""
 
     def __init__(
         self, variables: Sequence[Variable], parts: Sequence[SplitCondition], kept: KeptRows, session: Session
@@ -95,11 +97,11 @@ class Conditions:
                 readers = [reader_of(one, names, variable.name, kept) for one in references]
                 types = [one.type for one in references]
                 self._of_match[number] = MatchedValues([part.of_match.expression], types, readers, session)
-        #: the variables whose conditions look at rows that were matched
+        #: the variables whose conditions read matched rows
         self.of_match = frozenset(self._of_match)
 
     def holds(self, number: int, matched: Matched) -> bool:
-        """Whether the condition of a variable is true for one partial match."""
+        """Return whether the condition of a variable is true for one partial match."""
         return self._answers(number, [matched])[0]
 
     def _answers(self, number: int, matches: Sequence[Matched]) -> list[bool]:
@@ -107,7 +109,10 @@ class Conditions:
         return [answer is True for answer in values_of(column, BooleanType())]
 
     def answers(self, asked: Mapping[int, Sequence[Matched]]) -> dict[int, list[bool]]:
-        """The same for many. One of which a row may be no value for its functions is left out: ask for single ones."""
+        """Return `holds` for many matches.
+
+        Leaves out variables whose condition fails on a row: use `holds` for these.
+        """
         found = {}
         for number, matches in asked.items():
             try:

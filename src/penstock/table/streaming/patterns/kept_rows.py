@@ -1,4 +1,4 @@
-"""What is kept of a row until its match is there: only the values that conditions and measures may still ask for."""
+"""The values kept of a row until its match completes: only the values that conditions and measures may still read."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from penstock.table.typed.nodes import Constant, Field, Typed
 
 
 class KeptRows:
-    """Expressions over the columns of the input, whose values a kept row has, each once."""
+    """The distinct expressions over the input columns whose values a kept row has."""
 
     def __init__(self, types: Sequence[DataType]) -> None:
         self._inputs = tuple(types)
@@ -22,17 +22,17 @@ class KeptRows:
         return [one.type for one in self.expressions]
 
     def column(self, index: int) -> int:
-        """The place of the value of a column."""
+        """Return the position of a column's value, and keep the value."""
         return self.place(Field(self._inputs[index], index))
 
     def place(self, expression: Typed) -> int:
-        """The place of the value of an expression."""
+        """Return the position of an expression's value, and keep the value."""
         if expression not in self.expressions:
             self.expressions.append(expression)
         return self.expressions.index(expression)
 
     def refer(self, references: Sequence[RowReference]) -> None:
-        """Keep what these refer to."""
+        """Keep the values that these references read."""
         for one in references:
             match one:
                 case Navigation():

@@ -1,8 +1,8 @@
-"""MATCH_RECOGNIZE: rows of each partition go through the automaton in their order, and matches come out.
+"""MATCH_RECOGNIZE: runs the rows of each partition through the automaton in order, and emits matches.
 
-What is kept of a partition is the memory of the matcher (`penstock.core.patterns.memory`); a partition in which
-nothing has begun keeps nothing. Rows that wait for their time lie in a state table whose namespaces are the times. With
-WITHIN a timer throws out what has taken too long, and lets matches go that waited for it.
+The state of a partition is the memory of the matcher (`penstock.core.patterns.memory`); a partition without partial
+matches has no state. Rows wait for their time in a state table whose namespaces are the times. With WITHIN, a timer
+discards partial matches that have timed out, and releases the matches that waited for them.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ from penstock.table.streaming.rows.null_times import check_times
 from penstock.table.streaming.rows.row_keys import RowKeys
 from penstock.table.streaming.rows.sessions import StreamSession
 
-#: The states: what matchers remember, rows that wait, and when partial matches take too long.
+#: The states: the memories of matchers, waiting rows, and the timeouts of partial matches.
 MEMORIES: Final = "match_memories"
 WAITING: Final = "match_waiting"
 DEADLINES: Final = "match_deadlines"
 
 
 class MatchOperator(EvaluatingOperator):
-    """The base of both kinds of time.
+    """The base class for event time and processing time.
 
     Args:
-        specification: what is looked for.
-        names: of the columns of the output.
-        session: in which expressions are worked out.
+        specification: the pattern.
+        names: the names of the output columns.
+        session: the session that expressions are evaluated in.
     """
 
     has_times = False
@@ -54,7 +54,7 @@ class MatchOperator(EvaluatingOperator):
         self._partition = RowKeys(specification.partition)
 
     def open(self) -> None:
-        """Look up the state, and make what runs the expressions."""
+        """Open the state, and build the evaluators of the expressions."""
         self._program = MatchProgram(self._specification, self.running(self._session))
         keyed = self.context.keyed
         memories = keyed.table(MEMORIES)
@@ -72,7 +72,7 @@ class MatchOperator(EvaluatingOperator):
     # --- rows that wait ----------------------------------------------------------------------------------------------
 
     def _taken(self, batch: Batch) -> tuple[ColumnBatch, list[Any], list[Offered]]:
-        """A batch, and its keys and rows."""
+        """Return a batch, its keys and its rows."""
         taken = as_columns(batch, self.context.operator_name)
         try:
             return taken, self._partition.of(taken.columns), self._program.offered(taken.columns)
@@ -91,7 +91,7 @@ class MatchOperator(EvaluatingOperator):
             waiting.changed(time_ms).add(key)
 
     def _fire(self, up_to: int) -> None:
-        """Take in all rows up to a time, and throw out what takes too long by then."""
+        """Process all rows up to a time, and discard partial matches that have timed out by then."""
         sequences: dict[Any, list[tuple[int, Offered]]] = {}
         while self._times and self._times[0] <= up_to:
             time_ms = heappop(self._times)
@@ -102,7 +102,7 @@ class MatchOperator(EvaluatingOperator):
     # --- matching ----------------------------------------------------------------------------------------------------
 
     def _run(self, sequences: Mapping[Any, Sequence[tuple[int, Offered]]], up_to: int) -> None:
-        """Take in rows of partitions, in the order of their times, and send the matches."""
+        """Process rows of partitions in time order, and emit the matches."""
         results: list[Matched] = []
         try:
             self._matching.take(sequences, results)
@@ -124,7 +124,7 @@ class MatchOperator(EvaluatingOperator):
 
 
 class EventTimeMatchOperator(MatchOperator):
-    """Rows wait for the watermark; those that come behind it are late, and dropped."""
+    """Rows wait for the watermark; late rows are dropped."""
 
     has_times = True
 
@@ -134,7 +134,7 @@ class EventTimeMatchOperator(MatchOperator):
         self._watermark = MIN_TIMESTAMP
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
-        """Let rows wait that are not late."""
+        """Let rows wait, and drop late rows."""
         taken, keys, rows = self._taken(batch)
         order, names = self._specification.order[0].index, self._specification.names
         check_times(taken, order, names, self.context.operator_name, "MATCH_RECOGNIZE")
@@ -149,27 +149,27 @@ class EventTimeMatchOperator(MatchOperator):
             self.context.count(LATE_RECORDS, late)
 
     def process_watermark(self, timestamp: int) -> None:
-        """Take in the rows that are due."""
+        """Process due rows."""
         self._watermark = timestamp
         self._fire(timestamp)
         self.output.emit_watermark(timestamp)
 
     def end_keys(self) -> None:
-        """Take in all rows."""
+        """Process all rows."""
         self.advance_keys(MAX_WATERMARK)
 
     def advance_keys(self, timestamp: int) -> None:
-        """Take in what is due."""
+        """Process due rows."""
         before = self._watermark
         self.process_watermark(timestamp)
         self._watermark = before
 
 
 class ProcessingTimeMatchOperator(MatchOperator):
-    """Rows are taken in as they come; a millisecond later where ORDER BY sorts those of one time further."""
+    """Processes rows as they arrive, or a millisecond later if ORDER BY has more columns than the time."""
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
-        """Take in rows, or let them wait for others of the same time."""
+        """Process rows, or let them wait for other rows of the same time."""
         _, keys, rows = self._taken(batch)
         now_ms = self.context.now_ms()
         if self._program.is_sorted_further:
@@ -182,18 +182,18 @@ class ProcessingTimeMatchOperator(MatchOperator):
         self._run(sequences, now_ms)
 
     def next_timer_ms(self) -> int | None:
-        """A millisecond after the earliest rows that wait, or when something takes too long."""
+        """Return when the earliest waiting rows are due, or the next partial match times out."""
         deadline = self._deadlines.next_timestamp()
         waiting = [time_ms + 1 for time_ms in self._times[:1]]
         return min([*waiting, *(() if deadline is None else (deadline,))], default=None)
 
     def on_processing_time(self, now_ms: int) -> None:
-        """Take in rows that wait, and throw out what takes too long."""
+        """Process waiting rows, and discard partial matches that have timed out."""
         while self._times and self._times[0] < now_ms:
             self._fire(self._times[0])
         self._run({}, now_ms)
 
     def finish(self) -> None:
-        """Take in all rows that wait."""
+        """Process all waiting rows."""
         while self._times:
             self._fire(self._times[0])

@@ -1,7 +1,6 @@
-"""The rows of partitions on their way through the automaton of MATCH_RECOGNIZE, for streams and for batches.
+"""Runs the rows of partitions through the automaton of MATCH_RECOGNIZE, for streams and batches.
 
-The rows of all partitions go forward together, one row each a turn, so the conditions of a turn are evaluated as
-columns.
+All partitions advance together, one row of each per turn, so that the conditions of a turn are evaluated as columns.
 """
 
 from __future__ import annotations
@@ -25,10 +24,10 @@ class _Turn(NamedTuple):
 
 
 class Matching:
-    """Partial matches of partitions, and what becomes of them.
+    """Advances the partial matches of partitions.
 
     Args:
-        program: the pattern, ready to run.
+        program: the executable pattern.
         memories: the partial matches of each partition, by its key.
         mark: called with the keys whose memories have changed.
         register: called with a time (ms) and a key at which to call `expire`.
@@ -46,12 +45,12 @@ class Matching:
         self._memories = memories
         self._mark = mark
         self._register = register
-        #: the conditions that let a row begin a match
+        #: the conditions under which a row begins a match
         start = self._matcher.candidates(Memory(Memory.empty()))[-1]
         self._begins = sorted(start.conditions)
 
     def take(self, sequences: Mapping[Any, Sequence[tuple[int, Offered]]], results: list[Matched]) -> None:
-        """Take in rows of partitions, in their order, each with its time (ms); add the matches to `results`."""
+        """Process rows of partitions in order, each with its time (ms); add the matches to `results`."""
         active, number = list(sequences.items()), 0
         while active:
             self._take([(key, *rows[number]) for key, rows in active], results)
@@ -59,7 +58,7 @@ class Matching:
             active = [(key, rows) for key, rows in active if number < len(rows)]
 
     def expire(self, time_ms: int, key: Any, results: list[Matched]) -> None:
-        """Throw out the partial matches of a partition that have taken too long by a time (ms)."""
+        """Discard the partial matches of a partition that have timed out by a time (ms)."""
         held = self._memories.get(key)
         if held is None:
             return
@@ -73,7 +72,7 @@ class Matching:
         self._mark((key,))
 
     def _take(self, rows: Sequence[tuple[Any, int, Offered]], results: list[Matched]) -> None:
-        """Take in one row of each of some partitions."""
+        """Process one row of each given partition."""
         turns: list[_Turn] = []
         for key, time_ms, offered in rows:
             held = self._memories.get(key)
@@ -110,7 +109,7 @@ class Matching:
         self._mark([turn.key for turn in turns])
 
     def _answers(self, turns: Sequence[_Turn]) -> list[dict[tuple[int, int], bool]]:
-        """For each turn the answers of conditions that look at rows that were matched, by (variable, link)."""
+        """For each turn, evaluate the conditions that read matched rows. Returns answers by (variable, link)."""
         of_match = self._program.conditions.of_match
         asked: dict[int, list[Matched]] = {}
         askers: dict[int, list[tuple[int, int]]] = {}
@@ -133,7 +132,7 @@ class Matching:
         return self._program.conditions.holds(number, Matched(_events(turn.memory, link), turn.offered[0]))
 
     def _advance(self, memory: Memory, up_to: int, results: list[Matched]) -> None:
-        """Throw out what takes too long, each at its own time, however far time goes on at once."""
+        """Discard partial matches that have timed out, each at its own deadline, however far time has advanced."""
         while (deadline := self._matcher.deadline_ms(memory)) is not None and deadline <= up_to:
             self._add(results, self._matcher.advance(memory, deadline), deadline)
 

@@ -1,4 +1,4 @@
-"""MATCH_RECOGNIZE made ready to run: from a batch to kept rows, from rows to matches, from matches to a batch."""
+"""An executable MATCH_RECOGNIZE: converts batches to kept rows, and matches to batches."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from penstock.table.streaming.patterns.references import Matched, Row, reader_of
 from penstock.table.streaming.rows.ordering import sort_keys
 from penstock.table.typed.nodes import Field, Typed, transformed
 
-#: a kept row, and for each variable whether the part of its condition that only looks at the row is true
+#: a kept row, and for each variable whether the part of its condition that reads only the row is true
 Offered: TypeAlias = tuple[Row, tuple[bool, ...]]
 
 
 @dataclass(frozen=True, slots=True)
 class MatchSpecification:
-    """A planned pattern, with the names and types of the input's columns; see `MatchRecognize`."""
+    """A planned pattern, with the names and types of the input columns; see `MatchRecognize`."""
 
     names: tuple[str, ...]
     types: tuple[DataType, ...]
@@ -43,7 +43,7 @@ class MatchSpecification:
 
 
 def pattern_of(variables: Sequence[Variable], within_ms: int | None) -> Pattern:
-    """Variables as stages of the engine: rows of one variable follow each other directly."""
+    """Convert variables to stages of the pattern engine. Rows of one variable are strictly contiguous."""
     return Pattern(tuple(_stage(number, one) for number, one in enumerate(variables)), within_ms)
 
 
@@ -60,7 +60,7 @@ def _stage(number: int, one: Variable) -> Stage:
 
 
 class MatchProgram:
-    """See the module's text."""
+    """See the module docstring."""
 
     def __init__(self, specification: MatchSpecification, session: Session) -> None:
         variables = specification.pattern
@@ -84,11 +84,11 @@ class MatchProgram:
 
     @property
     def is_sorted_further(self) -> bool:
-        """Whether rows of one time have an order of their own."""
+        """Whether ORDER BY sorts rows of the same time."""
         return bool(self._order)
 
     def offered(self, columns: pa.RecordBatch) -> list[Offered]:
-        """The rows of a batch. Raises `TableRuntimeError` for values that a function cannot take."""
+        """Return the rows of a batch. Raises `TableRuntimeError` for values that a function rejects."""
         count = columns.num_rows
         arrays = self._take(Columns.of(columns))
         width = len(self._kept)
@@ -100,19 +100,19 @@ class MatchProgram:
         return list(zip(rows, zip(*flags, strict=True), strict=True))
 
     def in_order(self, rows: list[Offered]) -> list[Offered]:
-        """Rows of one time in the order that ORDER BY gives them."""
+        """Sort rows of the same time by ORDER BY."""
         if not self._order or len(rows) < 2:
             return rows
         keys = sort_keys(self._order, self._kept, [row for row, _ in rows])
         return [rows[index] for index in sorted(range(len(rows)), key=keys.__getitem__)]
 
     def measured(self, matches: Sequence[Matched]) -> list[pa.Array]:
-        """The columns of the result."""
+        """Return the output columns for matches."""
         return self._measures(matches)
 
 
 def _partition(specification: MatchSpecification) -> list[MatchedExpression]:
-    """The columns of the partition, which are the same in all rows of a match."""
+    """Return the partition columns, which are the same in all rows of a match."""
     found = []
     for index in specification.partition:
         kind = specification.types[index]
@@ -121,7 +121,7 @@ def _partition(specification: MatchSpecification) -> list[MatchedExpression]:
 
 
 def _joined(expressions: Sequence[MatchedExpression]) -> tuple[list[Typed], list[RowReference]]:
-    """Expressions over the references of all of them."""
+    """Rewrite expressions over one combined list of references. Returns both."""
     references: list[RowReference] = []
 
     def moved(one: MatchedExpression) -> Typed:

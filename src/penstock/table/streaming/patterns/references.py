@@ -1,4 +1,4 @@
-"""What references mean for a partial match, or a whole one: values of its rows, and aggregates over them."""
+"""Evaluates references for a partial or complete match: values of its rows, and aggregates over them."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from penstock.table.streaming.aggregates.accumulators import accumulator_of
 from penstock.table.streaming.patterns.kept_rows import KeptRows
 from penstock.table.typed.nodes import Constant
 
-#: the values that are kept of a row
+#: the kept values of a row
 Row: TypeAlias = tuple[Any, ...]
 _MILLISECOND_NS: Final = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class Matched:
-    """The rows of a match by their variables. `current`: the row that is asked whether it is the next one.
+    """The rows of a match by variable. `current`: the row that is tested as the next row.
 
-    `time_ms`: when the match was complete; only whole matches have it.
+    `time_ms`: when the match was completed; only complete matches have it.
     """
 
     rows: Mapping[str, Sequence[Row]]
@@ -29,18 +29,18 @@ class Matched:
     time_ms: int | None = None
 
 
-#: gives the value of a reference
+#: returns the value of a reference
 Reader: TypeAlias = Callable[[Matched], Any]
 
 
 def reader_of(reference: RowReference, names: Sequence[str], defined: str | None, kept: KeptRows) -> Reader:
-    """What gives the value of a reference.
+    """Return a function that evaluates a reference.
 
     Args:
-        reference: over columns of the input.
+        reference: a reference over columns of the input.
         names: the variables of the pattern in order.
-        defined: the variable to which the current row would belong.
-        kept: where the values of rows are.
+        defined: the variable that the current row would belong to.
+        kept: the positions of values in kept rows.
     """
     if isinstance(reference, Navigation):
         return _navigated(reference, _rows_of(reference.variable, names, defined), kept.column(reference.column))

@@ -1,1 +1,1 @@
-"""From a logical plan to transformations."""
+"""Translates logical plans to transformations."""

@@ -1,4 +1,4 @@
-"""What is said of the steps of a job besides their operators: changes, state ids and keys, for plans as JSON."""
+"""Step metadata for JSON plans: changelog modes, upsert keys and state ids."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from penstock.table.streaming.planning.planner import Planned, StreamPlanner
 
 
 def facts_of(planner: StreamPlanner) -> Callable[[Transformation], dict[str, Any]]:
-    """What is known of each step: which changes its rows are, which columns tell them apart, and its state's id."""
+    """Return a function that describes a step: its fields, changelog mode, upsert keys and state id."""
     planned = {id(step): found for step, found in planner.steps}
 
     def facts(step: Transformation) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What the planner knows of look-ups."""
+"""The planner's access to lookup tables."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def _none(node: Scan, key: Sequence[int]) -> TableLookup:
 
 @dataclass(frozen=True, slots=True)
 class Lookups:
-    """How tables are asked for the rows of keys, by the places of the columns; and the options of the session."""
+    """`find` returns the lookup of a table by the indices of its key columns; `options` are the session's."""
 
     find: Callable[[Scan, Sequence[int]], TableLookup] = _none
     options: Mapping[str, str] = field(default_factory=dict)

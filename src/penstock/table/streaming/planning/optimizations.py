@@ -14,27 +14,27 @@ from penstock.base.value_types import choice, list_of
 
 
 class Optimization(Enum):
-    """An optimization, by the name that the option has for it."""
+    """An optimization. Its value is its name in the option."""
 
-    #: aggregates of windows by Arrow's kernels, over panes that windows share
+    #: window aggregates with Arrow kernels, over panes that windows share
     COLUMN_WINDOWS = "column-windows"
-    #: an aggregate right above a window table finds the windows of its rows itself
+    #: an aggregate directly above a window table assigns the windows of its rows itself
     WINDOWS_IN_AGGREGATES = "windows-in-aggregates"
-    #: append-only joins that hold their rows as columns
+    #: append-only joins that store rows as columns
     COLUMN_JOINS = "column-joins"
     #: joins that find the previous row of an update by its key
     KEYED_JOINS = "keyed-joins"
-    #: top-N and deduplication that hold their rows as columns
+    #: top-N and deduplication that store rows as columns
     COLUMN_RANKS = "column-ranks"
-    #: top-N over updates that only move rows up, without the previous row
+    #: top-N over updates that only move rows up, without UPDATE_BEFORE
     UPDATING_RANKS = "updating-ranks"
-    #: no step for DISTINCT where no two rows are equal
+    #: no step for DISTINCT if no two rows are equal
     DISTINCT_REMOVAL = "distinct-removal"
-    #: filters within the step that completes upserts
+    #: filters in the step that completes upserts
     FILTERED_UPSERTS = "filtered-upserts"
-    #: deletions that have their key alone on the way to a sink that deletes by key
+    #: deletions with only their key, for a sink that deletes by key
     KEYED_DELETIONS = "keyed-deletions"
-    #: filters, limits, columns and fields that are pushed into tables
+    #: filters, limits, columns and fields that are pushed down into tables
     PUSH_DOWN = "push-down"
 
 

@@ -1,4 +1,4 @@
-"""The options of a session that say how streams are planned."""
+"""The session options that control how streams are planned."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ class PlanOptions:
     """How streams are planned.
 
     Args:
-        state_ttl_ms: how long state lives after it was written; 0 for ever.
-        mini_batch: how aggregates gather rows; None where each batch is taken in as it comes.
-        idle_ms: after how long without rows a table with a watermark is idle; 0 for never.
-        parallelism: of all steps; None for that of the job.
-        has_duplicates: whether changes of tables may come again.
+        state_ttl_ms: how long state lives after it was written; 0 for no expiration.
+        mini_batch: how aggregates buffer rows; None to process each batch as it arrives.
+        idle_ms: the time without rows after which a table with a watermark is idle; 0 for never.
+        parallelism: the parallelism of all steps; None for the job's.
+        has_duplicates: whether tables may repeat changes.
         sinks: how tables are written.
-        is_in_memory: whether state is kept in memory, and not in RocksDB.
-        emission: when windows in GROUP BY give results besides their ends.
-        excluded: the optimizations that the planner does not make.
+        is_in_memory: whether state is kept in memory rather than in RocksDB.
+        emission: when windows in GROUP BY emit results other than at their end.
+        excluded: the optimizations that the planner leaves out.
     """
 
     state_ttl_ms: int = 0
@@ -52,11 +52,11 @@ class PlanOptions:
     excluded: frozenset[Optimization] = frozenset()
 
     def allows(self, optimization: Optimization) -> bool:
-        """Whether the planner makes an optimization."""
+        """Return whether the planner may use an optimization."""
         return optimization not in self.excluded
 
     def lives(self, hinted_ms: int | None) -> int:
-        """How long (ms) state lives, given what a hint says."""
+        """Return how long (ms) state lives. `hinted_ms`: the value of a hint."""
         return self.state_ttl_ms if hinted_ms is None else hinted_ms
 
 
@@ -64,7 +64,7 @@ DEFAULTS: Final = PlanOptions()
 
 
 def plan_options(options: Mapping[str, str]) -> PlanOptions:
-    """The options of a session. Raises `ConfigurationError` for those with other values than there may be."""
+    """Return the options of a session. Raises `ConfigurationError` or `ValidationError` for invalid values."""
     read = Configuration.from_dict(dict(options)).read
     mini_batch = None
     if read(MINI_BATCH):

@@ -1,4 +1,4 @@
-"""Aggregates of groups, and DISTINCT, which is a group without aggregates."""
+"""Plans group aggregates, and DISTINCT, which is a group without aggregates."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from penstock.table.streaming.planning.rule import Factory, Planning, Rule
 from penstock.table.streaming.planning.streams import Stream, by_columns, names_of
 from penstock.table.streaming.rows.state_times import lasting
 
-#: whose keys tell their rows apart
+#: nodes whose keys identify their rows
 _UNIQUE: Final = (Aggregate, Distinct, ChangelogNormalize, Scan)
 
 AggregateNode: TypeAlias = Aggregate | Distinct
 
 
 class AggregateRule(Rule[AggregateNode]):
-    """GROUP BY and DISTINCT, and aggregates of windows."""
+    """GROUP BY, DISTINCT and window aggregates."""
 
     nodes = (Aggregate, Distinct)
 
@@ -39,7 +39,7 @@ class AggregateRule(Rule[AggregateNode]):
         return INSERTS | Changes.UPDATE if planning.changes(node.input) == INSERTS else ALL
 
     def asks_before(self, node: AggregateNode, planning: Planning, wants_before: bool) -> bool:
-        """What was added is taken back by its values."""
+        """Require UPDATE_BEFORE for updates, because aggregates retract the values of a row."""
         if is_distinct_already(node, planning):
             return wants_before
         return planning.updates(node.input)
@@ -56,7 +56,7 @@ class AggregateRule(Rule[AggregateNode]):
 
 
 def _grouped(node: AggregateNode) -> Aggregate:
-    """DISTINCT as a group by all columns."""
+    """Return DISTINCT as a group by all columns."""
     if isinstance(node, Aggregate):
         return node
     keys = tuple(range(len(node.schema)))
@@ -64,7 +64,7 @@ def _grouped(node: AggregateNode) -> Aggregate:
 
 
 def is_distinct_already(node: AggregateNode, planning: Planning) -> bool:
-    """Whether it is a DISTINCT of groups, or of rows of a table with a key, of which no two are the same."""
+    """Return whether the node is a DISTINCT whose input is distinct already: groups, or a table with a key."""
     if not isinstance(node, Distinct) or not planning.options.allows(Optimization.DISTINCT_REMOVAL):
         return False
     rows = planning.calc_of(node.input).input

@@ -1,4 +1,4 @@
-"""FROM_CHANGELOG and TO_CHANGELOG: which changes they send and ask for."""
+"""Plans FROM_CHANGELOG and TO_CHANGELOG: the changes that they emit and require."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from penstock.table.streaming.rows.state_times import lasting
 
 
 class ToChangelogRule(Rule[ToChangelog]):
-    """All changes as rows that only come."""
+    """Converts all changes to append-only rows."""
 
     nodes = (ToChangelog,)
 
@@ -24,7 +24,7 @@ class ToChangelogRule(Rule[ToChangelog]):
         return INSERTS
 
     def asks_before(self, node: ToChangelog, planning: Planning, wants_before: bool) -> bool:
-        """Previous rows of updates are needed if the mapping has a code for them."""
+        """Require UPDATE_BEFORE if the mapping has a code for it."""
         return planning.updates(node.input) and "UPDATE_BEFORE" in dict(node.codes)
 
     def stream(self, node: ToChangelog, planning: Planning, wants_before: bool) -> Stream:
@@ -33,7 +33,7 @@ class ToChangelogRule(Rule[ToChangelog]):
         others = [index for index in range(len(node.input.schema)) if index not in node.partition]
         columns = (*node.partition, *others)
         named = dict(node.codes)
-        # A -U that comes though the mapping has no code for it may be the last change of its row: a deletion.
+        # A -U that arrives although the mapping has no code for it may be the last change of its row: a deletion.
         if "DELETE" in named:
             named.setdefault("UPDATE_BEFORE", named["DELETE"])
         codes = {NAMES.index(change): code for change, code in named.items()}
@@ -43,17 +43,17 @@ class ToChangelogRule(Rule[ToChangelog]):
 
 
 class FromChangelogRule(Rule[FromChangelog]):
-    """Changes out of rows that only come."""
+    """Converts append-only rows to changes."""
 
     nodes = (FromChangelog,)
 
     def changes(self, node: FromChangelog, planning: Planning) -> Changes:
-        """Flink does not look at the codes: any change may come."""
+        """Return all changes: like Flink, the planner does not read the codes."""
         planning.accept("FROM_CHANGELOG", node.input, INSERTS)
         return ALL
 
     def asks_before(self, node: FromChangelog, planning: Planning, wants_before: bool) -> bool:
-        """Its rows only come."""
+        """Return False, because the input is append-only."""
         return False
 
     def stream(self, node: FromChangelog, planning: Planning, wants_before: bool) -> Stream:

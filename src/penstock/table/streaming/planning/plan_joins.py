@@ -1,4 +1,4 @@
-"""How joins are planned: which changes they send, what their keys are, and which operator they need."""
+"""Plans joins: the changes that they emit, their keys and their operators."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _HALF = (JoinType.SEMI, JoinType.ANTI)
 
 
 def changes(node: Join, of: Callable[[Node], Changes]) -> Changes:
-    """Which changes the rows of a join are. `of`: which changes those of a node are."""
+    """Return the changelog mode of a join. `of`: returns the changelog mode of a node."""
     found = of(node.left) | of(node.right)
     if interval_of(node) is not None or window_edges_of(node) is not None:
         return INSERTS
@@ -40,7 +40,7 @@ def changes(node: Join, of: Callable[[Node], Changes]) -> Changes:
 
 
 def above_join(calc: Calc, join: Join, calls: Calls) -> Calc:
-    """Filters and projections above a join, of which as much as possible is asked in the join or ahead of it."""
+    """Push the filter of a calc above a join into the join or below it, as far as possible."""
     found, rest = settled(join, calc.condition or TRUE, calls)
     return Calc(found, None if rest == TRUE else rest, calc.expressions)
 
@@ -55,18 +55,18 @@ def planned(
     is_in_memory: bool = False,
     expires: bool = False,
 ) -> PlannedJoin:
-    """How a join runs.
+    """Plan a join.
 
     Args:
         node: the join.
-        names: of the columns that it gives.
-        session: of its operator.
-        calls: makes what is left of its condition.
-        of: which changes the rows of a node are.
-        ids: the columns by which rows of a node are replaced, given those by which they are joined; None for a join
-            whose updates have to come with the rows as they were.
-        is_in_memory: whether rows that only come may be held as columns.
-        expires: whether rows are forgotten a while after they were written. Those of columns are not.
+        names: the names of the output columns.
+        session: the session of its operator.
+        calls: builds the remaining condition.
+        of: returns the changelog mode of a node.
+        ids: returns the columns that identify the replaced rows of a node, given its join columns; None if updates
+            must include UPDATE_BEFORE.
+        is_in_memory: whether append-only rows may be stored as columns.
+        expires: whether rows expire some time after they were written. Rows stored as columns never expire.
     """
     join, _ = settled(node, TRUE, calls)
     between = interval_of(join)
@@ -115,7 +115,7 @@ def _needs_inserts(join: Join, of: Callable[[Node], Changes], kind: str) -> None
 
 
 class JoinRule(Rule[Join]):
-    """Joins of two tables, also within an interval of time."""
+    """Joins of two tables, including interval joins and window joins."""
 
     nodes = (Join,)
 

@@ -1,4 +1,4 @@
-"""How look-up joins are planned: which operator, and how rows come to its subtasks."""
+"""Plans lookup joins: the operator, and how rows are distributed to its subtasks."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class LookupJoinRule(Rule[LookupJoin]):
         return planning.changes(node.input)
 
     def asks_before(self, node: LookupJoin, planning: Planning, wants_before: bool) -> bool:
-        """A row that is updated may have had other matches, so it has to be known as it was."""
+        """Require UPDATE_BEFORE for updates, because the previous row may have had other matches."""
         return wants_before or planning.updates(node.input)
 
     def stream(self, node: LookupJoin, planning: Planning, wants_before: bool) -> Stream:
@@ -93,18 +93,18 @@ def _spec(node: LookupJoin, lookup: TableLookup) -> LookupSpec:
 def _operator(
     spec: LookupSpec, lookup: TableLookup, settings: LookupSettings, changes: Changes, planning: Planning
 ) -> tuple[Factory, bool]:
-    """The operator, and whether answers come later: where the table can do both, unless a hint says otherwise."""
+    """Return the operator, and whether it is asynchronous, which is preferred unless a hint says otherwise."""
     is_async = lookup.create_async_reader is not None and settings.is_async is not False
     if lookup.create_async_reader is not None and (is_async or lookup.create_reader is None):
         if changes != INSERTS:
-            settings = replace(settings, is_ordered=True)  # a row must not go before it has come
+            settings = replace(settings, is_ordered=True)  # a retraction must not overtake its insert
         return partial(AsyncLookupJoinOperator, spec, lookup.create_async_reader, settings, planning.session), True
     assert lookup.create_reader is not None
     return partial(LookupJoinOperator, spec, lookup.create_reader, settings, planning.session), False
 
 
 def _row_key(node: LookupJoin, planning: Planning) -> tuple[int, ...]:
-    """The columns by which the rows of the input are partitioned."""
+    """Return the columns that the input is partitioned by."""
     key = planning.upsert_keys.least(node.input, ())
     if key:
         return tuple(key)
@@ -113,6 +113,6 @@ def _row_key(node: LookupJoin, planning: Planning) -> tuple[int, ...]:
 
 
 def _columns_of_rows(node: LookupJoin) -> tuple[int, ...]:
-    """The columns of the input that are the same when a row goes as they were when it came."""
+    """Return the input columns that are the same in the insert and the retraction of a row."""
     schema = node.input.schema
     return tuple(place for place, one in enumerate(schema) if one.time is not TimeAttribute.PROCTIME)

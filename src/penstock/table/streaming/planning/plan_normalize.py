@@ -1,7 +1,7 @@
-"""Tables and streams of the program whose changes go by key: where a step has to find out which row a change is about.
+"""Normalizes the changes of tables and DataStreams that are updated by key: a step finds the row that a change affects.
 
-Such a step stands over each table that is updated by key, behind its watermarks. It is left out where nobody asks for
-the row as it was before an update, nor for the columns of a row that is deleted.
+The step is above each table that is updated by key, after its watermarks. It is left out if no consumer needs
+UPDATE_BEFORE or the columns of deleted rows.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from penstock.table.streaming.rows.normalize_operator import ChangelogNormalizeO
 from penstock.table.streaming.rows.state_times import lasting
 from penstock.table.typed.nodes import Field, Typed
 
-#: what a plan reads, with its changes
+#: a source of changes in a plan
 Source: TypeAlias = Scan | StreamRows
 
 
 def with_normalizers(plan: Node, table: Callable[[Scan], TableReader], has_duplicates: bool) -> Node:
-    """A plan with such a step over each table that is updated by key. `has_duplicates`: changes may come again."""
+    """Add the step above each table that is updated by key. `has_duplicates`: changes may arrive more than once."""
     if isinstance(plan, ChangelogNormalize):
         return plan
     found = _table_below(plan)
@@ -48,24 +48,24 @@ def with_normalizers(plan: Node, table: Callable[[Scan], TableReader], has_dupli
     reader = reader_of(source, table)
     if not goes_by_key(reader, has_duplicates):
         return plan
-    # The planner knows nodes by their ids, and the node that this one takes the place of is no longer the same one.
+    # The planner identifies nodes by their ids, so the input must be an object other than the replaced node.
     table_below = replace(plan)
     return ChangelogNormalize(schema=plan.schema, input=table_below, key=tuple(key[place] for place in reader.key))
 
 
 def reader_of(source: Source, table: Callable[[Scan], TableReader]) -> TableReader | StreamRows:
-    """What is known of the changes of a table or stream."""
+    """Return the object that describes the changes of a table or stream."""
     return table(source) if isinstance(source, Scan) else source
 
 
 def goes_by_key(reader: TableReader | StreamRows, has_duplicates: bool) -> bool:
-    """Whether a table is updated by key. `has_duplicates`: changes may arrive more than once."""
+    """Return whether a table is updated by key. `has_duplicates`: changes may arrive more than once."""
     is_by_key = Changes.UPDATE in reader.changes and (reader.is_upsert or not reader.has_before)
     return is_by_key or (has_duplicates and reader.changes != INSERTS and bool(reader.key))
 
 
 def _table_below(node: Node, is_narrowed: bool = False) -> tuple[Source, dict[int, int]] | None:
-    """The table or stream that a node is, with its watermarks; and where its columns are.
+    """Return the table or stream of a node that adds only watermarks and projections, and the positions of its columns.
 
     `is_narrowed`: whether columns may have been left out above the watermarks.
     """
@@ -88,14 +88,14 @@ def _table_below(node: Node, is_narrowed: bool = False) -> tuple[Source, dict[in
 
 
 def source_of(node: ChangelogNormalize) -> Source:
-    """The table or stream of a step."""
+    """Return the table or stream of a step."""
     found = _table_below(node.input, is_narrowed=True)
-    assert found is not None  # `with_normalizers` has seen it
+    assert found is not None  # checked by `with_normalizers`
     return found[0]
 
 
 class NormalizeRule(Rule[ChangelogNormalize]):
-    """See the module's text."""
+    """See the module docstring."""
 
     nodes = (ChangelogNormalize,)
 
@@ -104,7 +104,7 @@ class NormalizeRule(Rule[ChangelogNormalize]):
         return planning.changes(node.input)
 
     def asks_before(self, node: ChangelogNormalize, planning: Planning, wants_before: bool) -> bool:
-        """It knows the rows as they were."""
+        """Return False, because the step stores the previous rows."""
         return False
 
     def stream(self, node: ChangelogNormalize, planning: Planning, wants_before: bool) -> Stream:
@@ -112,7 +112,7 @@ class NormalizeRule(Rule[ChangelogNormalize]):
         reader = reader_of(source_of(node), planning.table)
         is_whole = isinstance(reader, TableReader) and reader.has_full_deletes
         has_whole_rows = not reader.is_upsert or is_whole or Changes.DELETE not in reader.changes
-        # A rejected row becomes a deletion that does not have the columns of the previous row.
+        # A rejected row becomes a deletion without the columns of the previous row.
         has_whole_rows = has_whole_rows and not _drops_rows(node)
         is_asked = wants_before and not reader.has_before
         if not planning.options.has_duplicates and not is_asked and (has_whole_rows or id(node) in planning.by_key):
@@ -121,7 +121,7 @@ class NormalizeRule(Rule[ChangelogNormalize]):
 
 
 def _drops_rows(node: ChangelogNormalize) -> bool:
-    """Whether the watermark step below drops rows with a NULL event time."""
+    """Return whether the watermark step below drops rows with a NULL event time."""
     below = node.input.input if isinstance(node.input, Project) else node.input
     return isinstance(below, WatermarkAssigner) and below.drops_null
 
@@ -129,7 +129,7 @@ def _drops_rows(node: ChangelogNormalize) -> bool:
 def normalized(
     node: ChangelogNormalize, planning: Planning, wants_before: bool, condition: Typed | None = None
 ) -> Stream:
-    """The rows of a table by key for which a condition is true. Raises `ValidationError` for a table without key."""
+    """Return the normalized rows that satisfy a condition. Raises `ValidationError` for a table without a key."""
     if not node.key:
         source = source_of(node)
         title = source.title if isinstance(source, StreamRows) else ".".join(source.path)
@@ -154,12 +154,12 @@ def normalized(
 
 
 def asks_key_alone(condition: Typed, key: Collection[int]) -> bool:
-    """Whether a condition is the same for all rows of a key, also for a deletion that has nothing else."""
+    """Return whether a condition has one value per key, so that deletions with only their key can be filtered."""
     return is_stable(condition) and all(one.index in key for one in condition.walk() if isinstance(one, Field))
 
 
 def deleted_by_key(node: Node, planning: Planning) -> set[int]:
-    """The steps, by their ids, that need not complete deletions for a consumer that takes those of its keys alone."""
+    """Return the ids of the steps that need not complete deletions if the consumer accepts deletions by key."""
     match node:
         case ChangelogNormalize():
             return {id(node)}

@@ -1,4 +1,4 @@
-"""Plans of OVER windows: which ones streams can have, and what runs them."""
+"""Plans OVER windows: checks whether streams support them, and selects the operator."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ _UNORDERED: Final = (MapType, MultisetType, BitmapType, VariantType)
 
 
 def over_changes(node: logical.Over) -> Changes:
-    """Which changes a window sends."""
+    """Return the changelog mode of a window."""
     return INSERTS if over_time(node) is not None else ALL
 
 
 def over_time(node: logical.Over) -> TimeAttribute | None:
-    """The time that rows are ordered by, if it is one."""
+    """Return the time attribute that rows are ordered by; None for other columns."""
     return node.input.schema[node.order[0].index].time if node.order else None
 
 
 def over_operator(node: logical.Over, names: list[str], session: StreamSession) -> Factory:
-    """What runs a window. Raises `ValidationError` for what Flink refuses."""
+    """Return the operator of a window. Raises `ValidationError` for windows that Flink rejects."""
     _check(node)
     distance, time = _distance(node), over_time(node)
     for call in node.calls:
@@ -122,7 +122,7 @@ class OverRule(Rule[logical.Over]):
         return over_changes(node)
 
     def asks_before(self, node: logical.Over, planning: Planning, wants_before: bool) -> bool:
-        """What was added is taken back by its values."""
+        """Require UPDATE_BEFORE for updates, because aggregates retract the values of a row."""
         return planning.updates(node.input)
 
     def stream(self, node: logical.Over, planning: Planning, wants_before: bool) -> Stream:
@@ -136,5 +136,5 @@ class OverRule(Rule[logical.Over]):
         limit = None if node.partition else 1
         operator = lasting(operator, planning.options.state_ttl_ms)
         upstreams = planning.step("Over Aggregate", operator, inputs, is_stateful=True, parallelism_limit=limit)
-        # As in Flink, changes come with the row as it was before even where nobody asks for it.
+        # As in Flink, updates include UPDATE_BEFORE even if no consumer needs it.
         return Stream(upstreams, node.schema, changes, changes != INSERTS)

@@ -1,4 +1,4 @@
-"""Plans of MATCH_RECOGNIZE: which ones streams can have, and what runs them."""
+"""Plans MATCH_RECOGNIZE: checks whether streams support the pattern, and selects the operator."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from penstock.table.streaming.rows.sessions import StreamSession
 
 
 def match_operator(node: MatchRecognize, session: StreamSession) -> Factory:
-    """What runs a node.
+    """Return the operator of a node.
 
     Raises:
-        ValidationError: for an order that is not by time, upwards.
+        ValidationError: if the order is not by time, ascending.
         UnsupportedError: for patterns that Flink cannot run either.
     """
     time = _time(node)
@@ -32,7 +32,7 @@ def match_operator(node: MatchRecognize, session: StreamSession) -> Factory:
 
 
 def specification_of(node: MatchRecognize) -> MatchSpecification:
-    """The pattern of a node, for streams and batches.
+    """Return the pattern of a node, for streams and batches.
 
     Raises:
         UnsupportedError: for patterns that Flink cannot run either.
@@ -79,14 +79,14 @@ def _time(node: MatchRecognize) -> TimeAttribute:
 
 
 def _check_aggregates(expression: MatchedExpression) -> None:
-    """Raises `UnsupportedError` for an aggregate that nothing keeps up."""
+    """Raise `UnsupportedError` for an aggregate without an accumulator."""
     for one in expression.references:
         if isinstance(one, Aggregated):
             accumulator_of(one.call, False)
 
 
 class MatchRule(Rule[MatchRecognize]):
-    """Patterns of rows."""
+    """MATCH_RECOGNIZE."""
 
     nodes = (MatchRecognize,)
 
@@ -95,7 +95,7 @@ class MatchRule(Rule[MatchRecognize]):
         return INSERTS
 
     def asks_before(self, node: MatchRecognize, planning: Planning, wants_before: bool) -> bool:
-        """There are no updates to ask for."""
+        """Return False, because the input is append-only."""
         return False
 
     def stream(self, node: MatchRecognize, planning: Planning, wants_before: bool) -> Stream:

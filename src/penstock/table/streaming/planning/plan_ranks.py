@@ -1,4 +1,4 @@
-"""Top-N, deduplication and sorting: which operators they are, which changes they send and what they ask for."""
+"""Plans top-N, deduplication and sorting: their operators, and the changes that they emit and require."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ ChangesOf: TypeAlias = Callable[[logical.Node], Changes]
 
 
 def rank_changes(node: Rank, changes: ChangesOf) -> Changes:
-    """Which changes a top-N sends."""
+    """Return the changelog mode of a top-N."""
     if _window_edges(node, changes) is not None:
         return INSERTS
     time = _deduplicates_by(node, changes)
@@ -46,7 +46,7 @@ def rank_changes(node: Rank, changes: ChangesOf) -> Changes:
 
 
 def rank_asks_before(node: Rank | Sort, changes: ChangesOf, updates_in_place: bool = True) -> bool:
-    """Whether it has to know of rows as they were. `updates_in_place`: see `rank_operator`."""
+    """Return whether the input must include UPDATE_BEFORE. `updates_in_place`: see `rank_operator`."""
     if changes(node.input) == INSERTS:
         return False
     return not isinstance(node, Rank) or not updates_in_place or _update_key(node, changes) is None
@@ -61,16 +61,16 @@ def rank_operator(
     keeps_columns: bool = False,
     updates_in_place: bool = True,
 ) -> Factory:
-    """The operator of a top-N.
+    """Return the operator of a top-N.
 
     Args:
         node: the top-N.
-        names: of the columns that it gives.
-        changes: which changes the rows of a node are.
-        sends_before: whether an update sends the row as it was, too.
-        session: of its operator.
-        keeps_columns: whether rows may be kept as columns, in memory.
-        updates_in_place: whether a row may take the place of the previous one of its key, if it only moves up.
+        names: the names of the output columns.
+        changes: returns the changelog mode of a node.
+        sends_before: whether updates include UPDATE_BEFORE.
+        session: the session of its operator.
+        keeps_columns: whether rows may be stored as columns, in memory.
+        updates_in_place: whether a row may replace the previous row of its key if it only moves up.
     """
     keeps_columns = keeps_columns and not any(_holds_objects(one) for one in node.input.schema.types)
     types = node.input.schema.types
@@ -92,18 +92,18 @@ def rank_operator(
 
 
 def _holds_objects(kind: DataType) -> bool:
-    """Whether values of a type may be of classes of the program, which snapshots have to know of."""
+    """Return whether values of a type may have user-defined classes, which snapshots must be able to handle."""
     return isinstance(kind, RawType | VariantType) or any(map(_holds_objects, kind.children()))
 
 
 def rank_groups(node: Rank, changes: ChangesOf) -> tuple[int, ...]:
-    """The columns by which its rows are partitioned and its state is kept."""
+    """Return the columns that its input and state are partitioned by."""
     edges = _window_edges(node, changes) or ()
     return tuple(index for index in node.partition if index not in edges)
 
 
 def _window_edges(node: Rank, changes: ChangesOf) -> tuple[int, int] | None:
-    """The columns with start and end of the window by which rows are partitioned; None without both."""
+    """Return the columns with the start and end of the window in the partition key; None unless it has both."""
     if changes(node.input) != INSERTS or node.end is None:
         return None
     found = edges_of(node.input, node.partition)
@@ -141,7 +141,7 @@ def _of_windows(node: Rank, edges: tuple[int, int], names: Sequence[str], sessio
 
 
 def _deduplicates_by(node: Rank, changes: ChangesOf) -> TimeAttribute | None:
-    """The kind of time by which one row of each partition is kept; None if the top-N is another one."""
+    """Return the time attribute that a deduplication orders by; None if the top-N is not a deduplication."""
     is_one = (node.start, node.end) == (1, 1) and not node.shows_number and not node.is_sort
     if not is_one or len(node.order) != 1 or changes(node.input) != INSERTS:
         return None
@@ -149,7 +149,7 @@ def _deduplicates_by(node: Rank, changes: ChangesOf) -> TimeAttribute | None:
 
 
 def _update_key(node: Rank, changes: ChangesOf) -> tuple[int, ...] | None:
-    """The unique key of updates that let rows only move up; None where they may do otherwise."""
+    """Return the unique key of updates that can only move rows up; None if they may move rows down."""
     key = unique_key(node.input)
     if key is None or not key >= set(node.partition) or Changes.DELETE in changes(node.input):
         return None
@@ -191,9 +191,9 @@ def _top_n(
 
 
 def _by_arrival(node: Rank) -> tuple[tuple[SortKey, ...], bool]:
-    """The order of rows up to a processing time, and whether the last one to come is first in it.
+    """Return the sort keys up to the first processing time, and whether the latest row is first in the order.
 
-    No two rows come at once, so what the order says behind the processing time means nothing.
+    No two rows arrive at the same time, so further sort keys have no effect.
     """
     for place, key in enumerate(node.order):
         if node.input.schema[key.index].time is TimeAttribute.PROCTIME:
@@ -202,7 +202,7 @@ def _by_arrival(node: Rank) -> tuple[tuple[SortKey, ...], bool]:
 
 
 def _is_as_they_come(node: Rank) -> bool:
-    """Whether rows that come later are later in the order."""
+    """Return whether rows are ordered by their arrival."""
     if not node.order:
         return True
     key = node.order[0]
@@ -214,7 +214,7 @@ def _is_as_they_come(node: Rank) -> bool:
 
 
 def limit_of(node: Sort) -> Rank:
-    """The top-N that ORDER BY with LIMIT is, or LIMIT alone."""
+    """Return the top-N equivalent to ORDER BY with LIMIT, or to LIMIT alone."""
     if node.fetch is None:
         raise ValidationError("FETCH is missed, which on streaming table is not supported currently.")
     return Rank(
@@ -229,12 +229,12 @@ def limit_of(node: Sort) -> Rank:
 
 
 def has_limit(node: Sort) -> bool:
-    """Whether rows are left out."""
+    """Return whether the sort leaves out rows."""
     return node.fetch is not None or node.offset > 0
 
 
 def sort_changes(node: Sort, changes: ChangesOf) -> Changes:
-    """Which changes a sort sends."""
+    """Return the changelog mode of a sort."""
     if node.fetch == 0 or not has_limit(node):
         return INSERTS
     is_simple = not node.keys and changes(node.input) == INSERTS
@@ -242,7 +242,7 @@ def sort_changes(node: Sort, changes: ChangesOf) -> Changes:
 
 
 def sort_operator(node: Sort, names: Sequence[str], changes: ChangesOf) -> Factory | None:
-    """The operator of a sort by time without a limit; None where rows come in their order."""
+    """Return the operator of a sort by time without a limit; None if rows arrive in order."""
     first: SortKey = node.keys[0]
     time = node.input.schema[first.index].time
     if time is None or first.is_descending:

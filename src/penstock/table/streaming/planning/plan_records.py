@@ -1,4 +1,4 @@
-"""Plans what reads streams of the program, and where watermarks come from."""
+"""Plans the reading of DataStreams, and watermarks."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _REMEDY_OF_STREAM: Final = (
 
 
 class StreamRowsRule(Rule[logical.StreamRows]):
-    """Streams of the program, whose records become columns."""
+    """DataStreams, whose records become columns."""
 
     nodes = (logical.StreamRows,)
 
@@ -63,29 +63,32 @@ class RejectedRowsRule(Rule[logical.RejectedRows]):
     nodes = (logical.RejectedRows,)
 
     def changes(self, node: logical.RejectedRows, planning: Planning) -> Changes:
-        """The table's changes, or inserts if no previous rows are known."""
+        """Return the table's changelog mode, or inserts if no previous rows are known."""
         reader = planning.table(node.table)
         return INSERTS if _are_inserts(reader, planning) else reader.changes
 
     def stream(self, node: logical.RejectedRows, planning: Planning, wants_before: bool) -> Stream:
-        """See `Rule`. Previous rows of updates stay: the new row may have an event time and not be here."""
+        """See `Rule`. Keeps UPDATE_BEFORE, because the new row may have an event time and thus not be rejected."""
         return planning.rejected(node)
 
 
 class WatermarkRule(Rule[logical.WatermarkAssigner]):
-    """How far event time has come."""
+    """Watermark assigners."""
 
     nodes = (logical.WatermarkAssigner,)
 
     def changes(self, node: logical.WatermarkAssigner, planning: Planning) -> Changes:
-        """In a table that is updated by key, a row with a NULL event time deletes the previous row."""
+        """Return the changelog mode.
+
+        In a table updated by key, a row with a NULL event time deletes the previous row.
+        """
         changes, leaf = planning.changes(node.input), _leaf(node)
         if node.drops_null and isinstance(leaf, logical.Scan) and _is_by_key(planning.table(leaf), planning):
             changes |= Changes.DELETE
         return changes
 
     def asks_before(self, node: logical.WatermarkAssigner, planning: Planning, wants_before: bool) -> bool:
-        """As for a filter: the previous row may have an event time when the new row has none."""
+        """Require UPDATE_BEFORE as for a filter: the previous row may have an event time if the new row has NULL."""
         return _asks_before(node, planning, wants_before)
 
     def stream(self, node: logical.WatermarkAssigner, planning: Planning, wants_before: bool) -> Stream:
@@ -98,11 +101,12 @@ def _asks_before(node: logical.WatermarkAssigner, planning: Planning, wants_befo
 
 
 def with_watermarks(node: logical.WatermarkAssigner, planning: Planning, wants_before: bool) -> Stream:
-    """The stream of what is below, with event time: made where a table is read if that can be, else in a step above.
+    """Return the stream of the input with watermarks, generated in the source if possible, otherwise in a step above
+    it.
 
     Raises:
-        ValidationError: for SOURCE_WATERMARK() of a table that is no stream.
-        UnsupportedError: for a table that is to be aligned with others, and makes no watermarks where it is read.
+        ValidationError: for SOURCE_WATERMARK() of a table that is not a DataStream.
+        UnsupportedError: for a table with watermark alignment whose source does not generate watermarks.
     """
     options = WatermarkOptions()
     if not is_source_watermark(node.expression):
@@ -122,7 +126,7 @@ def with_watermarks(node: logical.WatermarkAssigner, planning: Planning, wants_b
 def _made_in_source(
     node: logical.WatermarkAssigner, options: WatermarkOptions, planning: Planning, wants_before: bool
 ) -> Stream | None:
-    """The rows of a table whose watermarks are made where it is read, of each split apart; None where they are not."""
+    """Return the rows of a table whose source generates watermarks for each split; None if it does not."""
     calc = planning.calc_of(node.input)
     if not isinstance(calc.input, logical.Scan) or calc.condition is not None:
         return None
@@ -156,12 +160,12 @@ def _made_in_source(
 
 
 def _left_out(upstreams: Iterable[Upstream]) -> tuple[Upstream, ...]:
-    """The side outputs with the rows that leave these streams."""
+    """Return the side outputs with the rejected rows of these streams."""
     return tuple(replace(one, side_tag=REJECTED_ROWS) for one in upstreams)
 
 
 def _sources(upstreams: Iterable[Upstream]) -> Iterator[Upstream]:
-    """The sources at the head of these streams, whose steps have one input each."""
+    """Yield the sources of these streams, whose steps have one input each."""
     for one in upstreams:
         below = one.transformation.inputs
         if below:
@@ -171,7 +175,7 @@ def _sources(upstreams: Iterable[Upstream]) -> Iterator[Upstream]:
 
 
 def _watermarks(node: logical.WatermarkAssigner, options: WatermarkOptions, planning: Planning) -> Factory:
-    """The operator that says how far event time has come."""
+    """Return the operator that generates watermarks."""
     leaf, null_times = _leaf(node), _null_times(node, node.input.schema.names, planning)
     if not is_source_watermark(node.expression):
         if options.alignment is not None:
@@ -200,14 +204,14 @@ def _watermarks(node: logical.WatermarkAssigner, options: WatermarkOptions, plan
 
 
 def _leaf(node: logical.Node) -> logical.Node:
-    """The table or stream under a watermark."""
+    """Return the table or stream below a watermark assigner."""
     while node.inputs():
         (node,) = node.inputs()
     return node
 
 
 def _null_times(node: logical.WatermarkAssigner, names: Sequence[str], planning: Planning) -> NullTimes:
-    """How rows with a NULL event time are handled. `names`: the columns of the rows at that point, for errors."""
+    """Return how to handle rows with a NULL event time. `names`: the columns of the rows at that point, for errors."""
     leaf, column = _leaf(node), node.schema.names[node.column]
     if not isinstance(leaf, logical.Scan):
         title = leaf.title if isinstance(leaf, logical.StreamRows) else node_text(leaf)
@@ -225,7 +229,7 @@ def _null_times(node: logical.WatermarkAssigner, names: Sequence[str], planning:
 
 
 def _are_inserts(reader: TableReader, planning: Planning) -> bool:
-    """Whether rejected rows are written as inserts, because the table has no previous rows of updates."""
+    """Return whether rejected rows are written as inserts, because the table has no previous rows of updates."""
     return _is_by_key(reader, planning) and not reader.has_before
 
 

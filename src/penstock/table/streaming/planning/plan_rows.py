@@ -1,4 +1,4 @@
-"""Steps that look at one row after the other: filters, projections, watermarks, and streams put together."""
+"""Plans steps that process rows one by one: filters, projections, table functions, repeated rows, and unions."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ CalcNode: TypeAlias = Project | Filter
 
 
 class CalcRule(Rule[CalcNode]):
-    """Filters and projections that follow one another, as one step."""
+    """Consecutive filters and projections, as one step."""
 
     nodes = (Project, Filter)
 
@@ -40,7 +40,9 @@ class CalcRule(Rule[CalcNode]):
         return planning.changes(planning.calc_of(node).input)
 
     def asks_before(self, node: CalcNode, planning: Planning, wants_before: bool) -> bool:
-        """A filter has to know of the row as it was: perhaps it passed, and the new one does not."""
+        """Require UPDATE_BEFORE for updates of a filter's input: the previous row may pass although the new row does
+        not.
+        """
         is_of_table = _completes_upserts(planning.calc_of(node).input, planning)
         return wants_before or (isinstance(node, Filter) and planning.updates(node.input) and not is_of_table)
 
@@ -53,7 +55,7 @@ class CalcRule(Rule[CalcNode]):
         elif asks_key_alone(condition, rows.key):
             inner = planning.stream(rows, wants_before)
         else:
-            # The step that knows the rows of the table keeps none that the filter leaves out.
+            # The normalize step evaluates the filter, and does not store rows that fail it.
             inner, condition = normalized(rows, planning, wants_before, condition), None
         if condition is None and (calc.expressions is None or is_identity(calc.expressions, rows.schema)):
             return Stream(inner.upstreams, node.schema, inner.changes, inner.has_before)
@@ -64,12 +66,12 @@ class CalcRule(Rule[CalcNode]):
 
 
 def _completes_upserts(node: Node, planning: Planning) -> TypeGuard[ChangelogNormalize]:
-    """Whether a node completes upserts, and takes the filter above it."""
+    """Return whether a node completes upserts and can evaluate the filter above it."""
     return isinstance(node, ChangelogNormalize) and planning.options.allows(Optimization.FILTERED_UPSERTS)
 
 
 class CorrelateRule(Rule[Correlate]):
-    """Each row with the rows that a table function makes of it."""
+    """Each row with the rows that a table function returns for it."""
 
     nodes = (Correlate,)
 
@@ -78,7 +80,9 @@ class CorrelateRule(Rule[Correlate]):
         return planning.changes(node.input)
 
     def asks_before(self, node: Correlate, planning: Planning, wants_before: bool) -> bool:
-        """An update may make other rows, and fewer of them, so it takes back those that the row made before."""
+        """Require UPDATE_BEFORE for updates: the new row may yield other or fewer rows, so the previous rows are
+        retracted.
+        """
         return wants_before or planning.updates(node.input)
 
     def stream(self, node: Correlate, planning: Planning, wants_before: bool) -> Stream:
@@ -90,7 +94,7 @@ class CorrelateRule(Rule[Correlate]):
 
 
 class UnionRule(Rule[SetOperation]):
-    """UNION ALL; other set operations are joins and groups by now, see `relational`."""
+    """UNION ALL; `relational` has rewritten the other set operations to joins and groups."""
 
     nodes = (SetOperation,)
 
@@ -110,7 +114,7 @@ class UnionRule(Rule[SetOperation]):
 
 
 class ExpandRule(Rule[Expand]):
-    """Rows that come once for each of several sets of keys."""
+    """Rows repeated once for each of several sets of keys."""
 
     nodes = (Expand,)
 
@@ -127,7 +131,7 @@ class ExpandRule(Rule[Expand]):
 
 
 class ReplicateRule(Rule[Replicate]):
-    """Rows that come as often as a column says."""
+    """Rows repeated as often as a column says."""
 
     nodes = (Replicate,)
 
@@ -136,7 +140,7 @@ class ReplicateRule(Rule[Replicate]):
         return planning.changes(node.input)
 
     def asks_before(self, node: Replicate, planning: Planning, wants_before: bool) -> bool:
-        """A row may come less often than it did."""
+        """Require UPDATE_BEFORE for updates, because the new row may be repeated less often."""
         return planning.updates(node.input)
 
     def stream(self, node: Replicate, planning: Planning, wants_before: bool) -> Stream:

@@ -1,7 +1,8 @@
-"""How tables are written: which constraints are looked at, and what happens to rows that share a primary key.
+"""Plans table sinks: which constraints are checked, and what happens to rows that share a primary key.
 
-A sink that writes by key is right if the query has at most one row for each key at any time: if its columns tell the
-rows of the query apart. Else rows of the query meet in one of the table, and ON CONFLICT says which one stays.
+A sink that writes by key is correct if the query has at most one row per key at any time, that is, if the key's columns
+identify the rows of the query. Otherwise several rows of the query share a row of the table, and ON CONFLICT determines
+which of them stays.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from penstock.table.typed.nodes import Constant, FunctionCall
 
 
 def written(write: Write, writer: TableWriter, planning: Planning) -> tuple[Upstream, ...]:
-    """The columns that go into a table. Raises `ValidationError` where changes come that the sink does not take."""
+    """Return the columns to write to a table. Raises `ValidationError` for changes that the sink does not accept."""
     title, options = ".".join(write.path), planning.options.sinks
     node, key = write.input, write.key
     changes = planning.changes(node)
@@ -44,8 +45,8 @@ def written(write: Write, writer: TableWriter, planning: Planning) -> tuple[Upst
     deletes_by_key = writer.deletes_by_key and planning.options.allows(Optimization.KEYED_DELETIONS)
     if deletes_by_key and not materialize and frozenset(key) in keys:
         planning.by_key = deleted_by_key(node, planning)
-    # A row may move to another primary key when the query replaces rows by other columns, or by only some of the key.
-    # Then the sink needs the row before the update.
+    # A row may move to another primary key if the query replaces rows by other columns, or by only some columns of the
+    # key. Then the sink needs UPDATE_BEFORE.
     is_by_other_key = bool(key) and frozenset(key) not in keys
     wants_before = (writer.wants_before or is_by_other_key) and Changes.UPDATE in changes
     stream = checked(planning.stream(node, wants_before), write.schema, planning)
@@ -58,10 +59,10 @@ def written(write: Write, writer: TableWriter, planning: Planning) -> tuple[Upst
 
 
 def _goes_by_key(write: Write, stream: Stream, options: SinkOptions, is_materialized: bool) -> bool:
-    """Whether rows go to the sink's subtasks by the primary key.
+    """Return whether rows are partitioned by the primary key for the sink's subtasks.
 
-    With AUTO they do where rows would otherwise be dealt out in turn, as from one subtask to several: then an older row
-    of a key could be written after a newer one.
+    With AUTO they are if rows would otherwise be distributed round-robin, such as from one subtask to several: then an
+    older row of a key could be written after a newer one.
     """
     if options.shuffle != "AUTO":
         return options.shuffle == "FORCE" and not is_materialized
@@ -72,7 +73,7 @@ def _goes_by_key(write: Write, stream: Stream, options: SinkOptions, is_material
 
 
 def may_overflow(query: Node) -> bool:
-    """Whether a NOT NULL column of a query may have NULL, because a decimal has too many digits for its type."""
+    """Return whether a NOT NULL column of a query may be NULL because a decimal has too many digits for its type."""
     if not any(isinstance(column.type, DecimalType) and not column.type.is_nullable for column in query.schema):
         return False
     expressions = [part for node in all_nodes(query) for one in expressions_in(node) for part in one.walk()]
@@ -84,7 +85,7 @@ def may_overflow(query: Node) -> bool:
 
 
 def checked(stream: Stream, schema: RowSchema, planning: Planning) -> Stream:
-    """A stream whose values keep to the constraints of the columns that they go to."""
+    """Return a stream whose values satisfy the constraints of the columns that they are written to."""
     options = planning.options.sinks
     checks = constraints_of(schema, options.nested, options.length)
     if not checks:
@@ -107,7 +108,7 @@ def _materialized(write: Write, stream: Stream, own: list[int] | None, planning:
 
 
 def _materialize(write: Write, writer: TableWriter, options: SinkOptions, planning: Planning) -> bool:
-    """Whether a step says which of the rows of a key is written."""
+    """Return whether a step determines which of the rows of a key is written."""
     title = ".".join(write.path)
     changes = planning.changes(write.input)
     is_append = writer.accepts == INSERTS or (writer.follows_query and changes == INSERTS)
@@ -139,7 +140,7 @@ def _materialize(write: Write, writer: TableWriter, options: SinkOptions, planni
 
 
 def _cheap_remedies(write: Write, keys: Keys) -> str:
-    """What a user can do without keeping all rows in state."""
+    """Return advice on avoiding conflicts without keeping all rows in state."""
     names, key = write.schema.names, [write.schema.names[place] for place in write.key]
     remedies = []
     own = min(map(sorted, keys), key=len, default=None)
@@ -154,9 +155,9 @@ def _cheap_remedies(write: Write, keys: Keys) -> str:
 
 
 def _check_conflict(write: Write, is_append: bool, is_retract: bool, writer: TableWriter) -> None:
-    """Raise `ValidationError` where ON CONFLICT may not stand, which a Flink 2.3 decides by these rules."""
+    """Raise `ValidationError` if ON CONFLICT is not allowed, by the rules of Flink 2.3."""
     title = ".".join(write.path)
-    # A table that takes any changes takes the clause without a key, too, and then it says nothing.
+    # A table that accepts any changes also accepts the clause without a key, where it has no effect.
     lacks_key = not write.key and not writer.follows_query
     if is_append or is_retract or lacks_key:
         if is_append:

@@ -1,4 +1,4 @@
-"""Where rows come from: tables, and rows of the program."""
+"""Plans sources: tables, VALUES, and in-memory rows of the program."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class ValuesRule(Rule[Values]):
         """See `Rule`."""
         names = names_of(node.schema)
         if not names:
-            # A query without FROM reads one row that has a column nobody asks for.
+            # A query without FROM reads one row with an unused column.
             batch = pa.RecordBatch.from_arrays([pa.nulls(len(node.rows))], ["c0"])
             return planning.source("Values", TableReader(ColumnsSource(batch)), node.schema)
         arrays = columns_of_rows(node.rows, node.schema.types, planning.calls.session)
@@ -39,7 +39,7 @@ class ValuesRule(Rule[Values]):
 
 
 class ArrowRowsRule(Rule[ArrowRows]):
-    """Rows that the program has in memory."""
+    """In-memory rows of the program."""
 
     nodes = (ArrowRows,)
 
@@ -56,7 +56,7 @@ class ArrowRowsRule(Rule[ArrowRows]):
 
 
 class ScanRule(Rule[Scan]):
-    """Tables. Where their changes go by key, a step above them says what they are, see `plan_normalize`."""
+    """Tables. If they are updated by key, a step above them normalizes their changes, see `plan_normalize`."""
 
     nodes = (Scan,)
 
@@ -70,7 +70,7 @@ class ScanRule(Rule[Scan]):
 
     @staticmethod
     def read(node: Scan, table: TableReader, planning: Planning, wants_before: bool) -> Stream:
-        """Add the steps that read a table in this way."""
+        """Add the steps that read a table with this reader."""
         title = ".".join(node.path)
         if table.source is None:
             raise ValidationError(f"table '{title}' is read by Spark, in batch only: its connector has no source")

@@ -1,4 +1,4 @@
-"""Table aggregates of groups."""
+"""Plans table aggregates of groups."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from penstock.table.streaming.rows.state_times import lasting
 
 
 class TableAggregateRule(Rule[TableAggregate]):
-    """Any number of rows for each group."""
+    """Table aggregates, which return any number of rows for each group."""
 
     nodes = (TableAggregate,)
 
@@ -23,7 +23,7 @@ class TableAggregateRule(Rule[TableAggregate]):
         return INSERTS | Changes.DELETE
 
     def asks_before(self, node: TableAggregate, planning: Planning, wants_before: bool) -> bool:
-        """What was added is taken back by its values."""
+        """Require UPDATE_BEFORE for updates, because aggregates retract the values of a row."""
         return planning.updates(node.input)
 
     def stream(self, node: TableAggregate, planning: Planning, wants_before: bool) -> Stream:

@@ -1,4 +1,4 @@
-"""How event-time temporal joins are planned: what makes the right side a versioned table, and by what it is joined."""
+"""Plans event-time temporal joins: finds the versions of the right side, and the join key."""
 
 from __future__ import annotations
 
@@ -44,11 +44,13 @@ class TemporalJoinRule(Rule[TemporalJoin]):
     nodes = (TemporalJoin,)
 
     def changes(self, node: TemporalJoin, planning: Planning) -> Changes:
-        """A row goes as it came, whatever versions there are."""
+        """Return the changelog mode of the left side, which versions do not affect."""
         return planning.changes(node.left)
 
     def asks_before(self, node: TemporalJoin, planning: Planning, wants_before: bool) -> bool:
-        """Without a version a row of an inner join is none, so the row that it replaces has to be taken back."""
+        """Require UPDATE_BEFORE for updates of an inner join: without a version, the new row does not replace the
+        previous one.
+        """
         return wants_before or (node.join_type is JoinType.INNER and planning.updates(node.left))
 
     def stream(self, node: TemporalJoin, planning: Planning, wants_before: bool) -> Stream:
@@ -100,12 +102,12 @@ class TemporalJoinRule(Rule[TemporalJoin]):
 
 
 class _View(NamedTuple):
-    """The rows that a view keeps the last one of, for each key.
+    """The input of a view that keeps the last row of each key.
 
     Attributes:
-        input: of the view's top-N.
-        rows: the columns of the view for each row of the input, and whether the row passes the view's filters.
-        has_updates: whether rows of the input may leave.
+        input: the input of the view's top-N.
+        rows: the view's columns for each input row, and whether the row passes the view's filters.
+        has_updates: whether input rows may be retracted.
     """
 
     input: Node
@@ -114,10 +116,10 @@ class _View(NamedTuple):
 
 
 def _view_of(node: Node, time: int, planning: Planning) -> _View | None:
-    """The rows under a view that keeps the last row by event time; None for other nodes.
+    """Return the input of a view that keeps the last row by event time; None for other nodes.
 
-    The view itself forgets a row that comes after a later one, or that a later one replaces. But each row is a version,
-    so the join takes the rows instead of the changes of the view.
+    The view itself drops a row that arrives after a later one, or that a later one replaces. But each row is a version,
+    so the join reads the view's input instead of its changes.
     """
     calc = planning.calc_of(node)
     match calc.input:
@@ -138,7 +140,7 @@ def _view_of(node: Node, time: int, planning: Planning) -> _View | None:
 
 
 def _time_of_versions(node: TemporalJoin) -> int:
-    """The place of the event time of the right side."""
+    """Return the index of the right side's event time."""
     columns = node.right.schema
     time = next((place for place, one in enumerate(columns) if one.time is TimeAttribute.ROWTIME), None)
     if time is None:
@@ -155,7 +157,7 @@ def _time_of_versions(node: TemporalJoin) -> int:
 
 
 def _version_key(node: TemporalJoin, planning: Planning) -> frozenset[int]:
-    """The columns of the right side whose values have one version at a time."""
+    """Return the columns of the right side that have one version per value at a time."""
     known = version_keys(node.right, planning)
     if not known:
         raise ValidationError(
@@ -180,10 +182,10 @@ def _version_key(node: TemporalJoin, planning: Planning) -> frozenset[int]:
 
 
 def version_keys(node: Node, planning: Planning) -> Keys:
-    """The columns that tell the rows of a versioned table apart at any time: of a primary key, or of a view.
+    """Return the columns that identify the rows of a versioned table at any time: of a primary key, or of a view.
 
-    A view that keeps the last row of each partition has a version of it at a time. The declared key of an append-only
-    table says the same: each row is a version of its key.
+    A view that keeps the last row of each partition has one version of it at a time. The declared key of an append-only
+    table means the same: each row is a version of its key.
     """
     match node:
         case Scan(key=key) | StreamRows(key=key) if key:
@@ -199,7 +201,7 @@ def version_keys(node: Node, planning: Planning) -> Keys:
 
 
 def _has_filter(node: Node, planning: Planning) -> bool:
-    """Whether the row that replaces another one may be missing, because a filter has dropped it."""
+    """Return whether the row that replaces another may be missing because a filter dropped it."""
     if isinstance(node, Filter):
         return planning.updates(node.input)
     return isinstance(node, Project | WatermarkAssigner) and _has_filter(node.input, planning)

@@ -1,4 +1,4 @@
-"""Joins of two window tables by the ends of their windows."""
+"""Plans joins of two window tables by the bounds of their windows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from penstock.table.streaming.rows.sessions import StreamSession
 from penstock.table.streaming.windows.window_times import WindowTime
 from penstock.table.typed.nodes import Field
 
-#: the places of start and end, for either side, and the window table of the left one
+#: the indices of window start and end for each side, and the window table of the left side
 WindowEdges: TypeAlias = tuple[tuple[int, int], tuple[int, int], WindowTable]
 
 
@@ -31,15 +31,15 @@ def window_join(
     session: StreamSession,
     is_in_memory: bool,
 ) -> PlannedJoin:
-    """How a window join runs.
+    """Plan a window join.
 
     Args:
         join: the join.
-        windows: of its sides.
-        keys: the equalities of its condition, those of the window among them.
-        names: of the columns that it gives.
-        session: of its operator.
-        is_in_memory: whether rows may be held as columns.
+        windows: the windows of its sides.
+        keys: the equalities of its condition, including the equalities of the window.
+        names: the names of the output columns.
+        session: the session of its operator.
+        is_in_memory: whether rows may be stored as columns.
     """
     left_edges, right_edges, window = windows
     time = WindowTime.of(window)

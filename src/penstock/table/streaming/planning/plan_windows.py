@@ -1,7 +1,7 @@
-"""Window tables, and aggregates of their windows: which operators they are.
+"""Plans window tables and window aggregates.
 
-An aggregate right above a window table takes the rows as they are below it, and finds their windows itself: a row that
-is in several windows is not copied. Where kernels give all calls, windows share what they have in common.
+An aggregate directly above a window table reads the window table's input and assigns the windows itself, so a row in
+several windows is not copied. If kernels compute all calls, windows share their common parts.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from penstock.table.typed.nodes import Field, Typed, transformed
 
 
 class WindowTableRule(Rule[WindowTable]):
-    """Windows of each row: TUMBLE, HOP, CUMULATE and SESSION."""
+    """The window tables TUMBLE, HOP, CUMULATE and SESSION."""
 
     nodes = (WindowTable,)
 
@@ -51,7 +51,7 @@ class WindowTableRule(Rule[WindowTable]):
         return planning.changes(node.input)
 
     def asks_before(self, node: WindowTable, planning: Planning, wants_before: bool) -> bool:
-        """A row that is replaced may be in another window."""
+        """Require UPDATE_BEFORE for updates, because the previous row may be in another window."""
         return planning.updates(node.input)
 
     def stream(self, node: WindowTable, planning: Planning, wants_before: bool) -> Stream:
@@ -65,7 +65,7 @@ class WindowTableRule(Rule[WindowTable]):
 
 
 def table_stream(node: WindowTable, planning: Planning) -> Stream:
-    """The rows of a window table."""
+    """Return the rows of a window table."""
     _check_time(node)
     inner = planning.stream(node.input, planning.updates(node.input))
     names = names_of(node.schema)
@@ -103,14 +103,14 @@ def _check_time(node: WindowTable) -> None:
 
 
 def aggregate_changes(node: Aggregate, planning: Planning) -> Changes:
-    """Which changes the rows of an aggregate of windows are."""
+    """Return the changelog mode of a window aggregate."""
     if not (_window_and_edges(node)[0].is_group and planning.options.emission.updates):
         return INSERTS
     return INSERTS | Changes.UPDATE if planning.changes(node.input) == INSERTS else ALL
 
 
 def aggregate_stream(node: Aggregate, planning: Planning, wants_before: bool) -> Stream:
-    """The rows of an aggregate of windows."""
+    """Return the results of a window aggregate."""
     schema = node.schema
     changes = aggregate_changes(node, planning)
     if _finds_windows(node, planning):
@@ -150,34 +150,34 @@ def aggregate_stream(node: Aggregate, planning: Planning, wants_before: bool) ->
 
 
 def _finds_windows(node: Aggregate, planning: Planning) -> bool:
-    """Whether an aggregate may find the windows of its rows itself. That of SESSION decides which rows it holds."""
+    """Return whether an aggregate may assign windows itself. SESSION always does, because the result depends on it."""
     window, _ = _window_and_edges(node)
     return window.kind == "SESSION" or planning.options.allows(Optimization.WINDOWS_IN_AGGREGATES)
 
 
 def _window_and_edges(node: Aggregate) -> tuple[WindowTable, dict[int, int]]:
-    """The window of the rows of an aggregate, and which of its keys are edges, by their places among the keys."""
+    """Return the window of an aggregate's rows, and its keys that are window edges, by position among the keys."""
     found = edges_of(node.input, node.keys)
     assert found is not None
     return found[0], {key: found[1][key] for key in node.keys if key in found[1]}
 
 
 def _is_by_kernel(node: Aggregate, window: WindowTable | None) -> bool:
-    """Whether kernels give all calls, and group by the keys. `window`: what is right below.
+    """Return whether kernels compute all calls and group by the keys. `window`: the window table directly below.
 
-    A session of columns has no room for values of its own: COUNT DISTINCT.
+    A session in columns cannot store the values of COUNT DISTINCT.
     """
     is_session = window is not None and window.kind == "SESSION"
     if is_session and any(call.is_distinct and call.function == "COUNT" for call in node.calls):
         return False
     if window is not None and any(place >= len(window.input.schema) for call in node.calls for place in _read(call)):
-        return False  # the rows below have no edges of windows yet
+        return False  # the rows below do not have window edges yet
     are_columns = all(isinstance(node.input.schema[key].type, GROUPED) for key in node.keys)
     return are_columns and all(map(is_by_kernel, node.calls))
 
 
 def _read(call: AggregateCall) -> set[int]:
-    """The columns that a call reads."""
+    """Return the columns that a call reads."""
     expressions = [*call.operands, *([] if call.condition is None else [call.condition])]
     return {part.index for one in expressions for part in one.walk() if isinstance(part, Field)}
 
@@ -214,14 +214,14 @@ def _added(node: Aggregate, operator: Factory, inner: Stream, groups: Sequence[i
 
 
 def below_window(node: Aggregate, calc: Calc) -> Aggregate | None:
-    """The aggregate right above its window table, with filters and projections between both put below the latter.
+    """Move the filters and projections between an aggregate and its window table below the window table.
 
-    None if there is something else between them, or one that needs the window. Rows that a filter leaves out do not
-    hold a session together then, as in Flink; in the rows of a window table they do.
+    Returns the aggregate, or None if other nodes are between them or an expression needs the window. Rows that fail the
+    filter then do not hold a session together, as in Flink; above a window table they do.
 
     Args:
         node: groups by both ends of a window.
-        calc: what filters and projections between the aggregate and the window table come to.
+        calc: the filters and projections between the aggregate and the window table.
     """
     window = calc.input
     if not isinstance(window, WindowTable):
@@ -270,7 +270,7 @@ def below_window(node: Aggregate, calc: Calc) -> Aggregate | None:
 
 
 def _moved(call: AggregateCall, places: Sequence[int], schema: RowSchema) -> AggregateCall:
-    """A call over other columns."""
+    """Rewrite a call to other columns."""
 
     def change(one: Typed) -> Typed:
         return replace(schema.field(places[one.index]), type=one.type) if isinstance(one, Field) else one

@@ -1,4 +1,4 @@
-"""The operator of a join, and what it reads."""
+"""The operator of a join and its inputs."""
 
 from __future__ import annotations
 
@@ -13,18 +13,20 @@ from penstock.table.typed.nodes import Field, Typed
 
 @dataclass(frozen=True, slots=True)
 class PlannedJoin:
-    """The operator of a join, what it reads, and by which columns the rows of either input are partitioned."""
+    """The operator of a join, its inputs, and the columns that each input is partitioned by."""
 
     title: str
     inputs: tuple[Node, Node]
     keys: tuple[tuple[int, ...], tuple[int, ...]]
     operator: Factory
-    #: whether its inputs have to send updates with the rows as they were, and it does, too
+    #: whether updates of its inputs, and its own, must include UPDATE_BEFORE
     has_before: bool
 
 
 def with_keys(node: Node, keys: Sequence[Typed]) -> tuple[Node, tuple[int, ...]]:
-    """A node with what it lacks of these expressions as further columns, and where the expressions are."""
+    """Append the expressions that are not columns of the node yet. Returns the node, and the indices of all
+    expressions.
+    """
     expressions: list[Typed] = list(node.schema.fields())
     columns = list(node.schema)
     places: list[int] = []

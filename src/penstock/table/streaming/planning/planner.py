@@ -1,7 +1,8 @@
-"""From a logical plan to transformations: which changes each step sends, and its operator.
+"""Translates logical plans to transformations: the changes that each step emits, and its operator.
 
-First each node says which changes its rows are (`changes`), from the leaves up. Then, from the sinks down, each step is
-asked whether its updates have to come with the row as it was before. What cannot be planned is refused with the reason.
+First each node determines its changelog mode (`changes`), from the sources to the sinks. Then, from the sinks to the
+sources, each step determines whether its updates must include UPDATE_BEFORE. A plan that is not supported raises an
+error with the reason.
 """
 
 from __future__ import annotations
@@ -105,18 +106,18 @@ def _rule_of(node: logical.Node) -> Rule[Any]:
 
 
 class Planned(NamedTuple):
-    """A node whose steps are added, and whether its updates come with the row as it was before."""
+    """A node whose steps are being added, and whether its updates include UPDATE_BEFORE."""
 
     node: logical.Node
     wants_before: bool
 
 
 class StreamPlanner:
-    """Plans one job. `add` takes its transformations, and `reader` knows the tables that are read.
+    """Plans one job. `add` receives its transformations, and `reader` returns the readers of its tables.
 
-    `shares`: whether parts of plans that give the same rows are one part of the job. `is_taken`: whether another step
-    of the program has an id. `tables`: how tables are read in part; `lookups`: how they are asked for the rows of keys.
-    `writer`: the writers of tables that rejected rows are routed into.
+    `shares`: whether parts of plans that produce the same rows become one part of the job. `is_taken`: whether another
+    step of the program has an id. `tables`: the push-down into tables; `lookups`: access to lookup tables. `writer`:
+    returns the writers of tables that rejected rows are routed to.
     """
 
     def __init__(
@@ -138,15 +139,15 @@ class StreamPlanner:
         self.calls = calls
         self.options = options
         self.lookups = lookups or Lookups()
-        #: by the id of a node; the node is kept too, because ids of nodes that are gone come again
+        #: by the id of a node; the node is kept as well, because ids of deleted nodes are reused
         self._readers: dict[int, tuple[logical.Scan, TableReader]] = {}
         self._changes: dict[int, tuple[logical.Node, Changes]] = {}
         self._calcs: dict[int, tuple[logical.Node, Calc]] = {}
         self.by_key: set[int] = set()
         self.upsert_keys = UpsertKeys(self._key_of, self.calc_of, calls, lambda node: is_distinct_already(node, self))
-        #: by the id of a query: the query, and its plan as it runs
+        #: by the id of a query: the query, and its rewritten plan
         self._queries: dict[int, tuple[logical.Node, logical.Node]] = {}
-        #: by the id of a node of such plans: the node, and the node that runs in its place
+        #: by the id of a node of such plans: the node, and the node that is planned in its place
         self._run_nodes: dict[int, tuple[logical.Node, logical.Node]] = {}
         self._shares = shares
         self._streams: dict[tuple[str, bool, tuple[bool, ...]], Stream] = {}
@@ -157,22 +158,22 @@ class StreamPlanner:
         self._rejected: dict[ScanKey, Stream] = {}
         #: the routes whose sinks are not planned yet
         self._routes: list[logical.Write] = []
-        #: the tables whose routes are explained
+        #: the tables whose routes are explained already
         self._explained: set[ScanKey] = set()
-        #: the nodes whose steps are being added, the innermost one last; and the ids that steps have
+        #: the nodes whose steps are being added, the innermost last; and the ids of added steps
         self._planned: list[Planned] = []
         self._stable: dict[int, tuple[logical.Node, bool]] = {}
         self._rows_texts: Known = {}
         self._state_texts: Known = {}
         self._ids: set[str] = set()
-        #: the steps that were added, and what each of them is for
+        #: the added steps, and the node of each
         self.steps: list[tuple[Transformation, Planned]] = []
 
     def rewritten(self, query: logical.Node) -> logical.Node:
-        """The plan of a whole query as it runs, see `relational`, `plan_normalize` and `rewrites`.
+        """Return the rewritten plan of a whole query, see `relational`, `plan_normalize` and `rewrites`.
 
         Each query of a job is rewritten as a whole, because queries may share nodes: two INSERTs read one view, or a
-        table is a query of its own and an input of the next one.
+        table is both a query and an input of the next query.
         """
         known = self._queries.get(id(query))
         if known is not None:
@@ -185,7 +186,7 @@ class StreamPlanner:
         return run
 
     def _run_form(self, node: logical.Node) -> logical.Node:
-        """A node of a rewritten query as it is, or a node that a rule adds above such nodes with its own rewrite."""
+        """Return a node of a rewritten query unchanged, or rewrite a node that a rule adds above such nodes."""
         known = self._run_nodes.get(id(node))
         if known is None:
             known = self._run_nodes[id(node)] = (node, self._with_times(node))
@@ -198,7 +199,7 @@ class StreamPlanner:
         return plan
 
     def _keep(self, plan: logical.Node) -> None:
-        """Know all nodes of a plan as nodes that run as they are."""
+        """Register all nodes of a plan as rewritten."""
         self._run_nodes[id(plan)] = (plan, plan)
         for inner in plan.inputs():
             self._keep(inner)
@@ -206,7 +207,7 @@ class StreamPlanner:
     # --- which changes ------------------------------------------------------------------------------------------------
 
     def changes(self, node: logical.Node) -> Changes:
-        """Which changes the rows of a node of a rewritten query are."""
+        """Return the changelog mode of a node of a rewritten query."""
         node = self._run_form(node)
         found = self._changes.get(id(node))
         if found is None:
@@ -214,23 +215,23 @@ class StreamPlanner:
         return found[1]
 
     def updates(self, node: logical.Node) -> bool:
-        """Whether rows of a node are updated."""
+        """Return whether a node emits updates."""
         return Changes.UPDATE in self.changes(node)
 
     def table(self, node: logical.Scan) -> TableReader:
-        """How a table is read."""
+        """Return the reader of a table."""
         found = self._readers.get(id(node))
         if found is None:
             found = self._readers[id(node)] = (node, self._reader(of_connector(node)))
         return found[1]
 
     def _key_of(self, node: logical.Scan) -> Sequence[int]:
-        """The columns that tell rows of a table apart. Append-only tables may have many rows of a declared key."""
+        """Return the columns that identify rows of a table. Append-only tables may have many rows of a declared key."""
         table = self.table(node)
         return table.key or (node.key if table.changes != INSERTS else ())
 
     def explained(self, node: logical.Node, wants_before: bool = True, depth: int = 0) -> str:
-        """A plan as text, a node a line, with the changes that each sends."""
+        """Return a plan as text, one node per line, each with its changelog mode."""
         if isinstance(node, logical.Write):
             lines, asked = [node_text(node)], wants_before
             inputs: tuple[logical.Node, ...] = (self.rewritten(node.input),)
@@ -247,7 +248,7 @@ class StreamPlanner:
         return "\n".join(lines)
 
     def _unexplained_routes(self, node: logical.Node) -> Iterator[logical.Write]:
-        """The routes of the plan's tables that are not in an explained plan yet."""
+        """Yield the routes of the plan's tables that are not in an explained plan yet."""
         if isinstance(node, logical.WatermarkAssigner) and node.route is not None:
             key = _routed_table(node.route)
             if key not in self._explained:
@@ -259,11 +260,11 @@ class StreamPlanner:
     # --- operators ----------------------------------------------------------------------------------------------------
 
     def query(self, node: logical.Node, wants_before: bool) -> Stream:
-        """The stream of a whole query, see `rewritten` and `stream`."""
+        """Return the stream of a whole query, see `rewritten` and `stream`."""
         return self.stream(self.rewritten(node), wants_before)
 
     def stream(self, node: logical.Node, wants_before: bool) -> Stream:
-        """The stream of a node of a rewritten query. `wants_before`: whether updates come with the previous row."""
+        """Return the stream of a node of a rewritten query. `wants_before`: whether updates include UPDATE_BEFORE."""
         node = self._run_form(node)
         whole = tuple(id(one) in self.by_key for one in _normalizers(node))
         key = (rows_text(node, self._rows_texts), wants_before, whole)
@@ -276,7 +277,7 @@ class StreamPlanner:
         return found
 
     def _is_stable(self, node: logical.Node) -> bool:
-        """Whether a node and all that it reads give the same rows when they are worked out again."""
+        """Return whether a node and all its inputs produce the same rows if they are computed again."""
         found = self._stable.get(id(node))
         if found is None:
             is_stable_alone = all(user.is_deterministic for user in logical.users_of(node)) and all(
@@ -294,7 +295,7 @@ class StreamPlanner:
             self._planned.pop()
 
     def _id(self, role: str) -> str | None:
-        """The id of a step of the node that is planned; steps that are there again are numbered."""
+        """Return the id of a step of the current node. Repeated steps are numbered."""
         if not self._planned:
             return None
         for number in count(1):
@@ -305,7 +306,7 @@ class StreamPlanner:
         raise AssertionError
 
     def sink(self, write: logical.Write, writer: TableWriter) -> None:
-        """Write rows into a table. Raises `ValidationError` where changes come that the sink does not take."""
+        """Write rows to a table. Raises `ValidationError` for changes that the sink does not accept."""
         self._sink(write, writer)
         self._add_routes()
 
@@ -343,7 +344,7 @@ class StreamPlanner:
                 )
 
     def written(self, write: logical.Write, writer: TableWriter) -> tuple[Upstream, ...]:
-        """What goes into a table, see `plan_sinks`: columns, or rows one by one, see `ToRowsOperator`."""
+        """Return the input of a table's sink, see `plan_sinks`: columns, or single rows, see `ToRowsOperator`."""
         write = replace(write, input=self.rewritten(write.input))
         with self._planning(write):
             try:
@@ -359,7 +360,7 @@ class StreamPlanner:
             return self.step("Rows", operator, upstreams, are_changes, parallelism=parallelism)
 
     def rows(self, node: logical.Node, accepts: Changes, wants_before: bool, title: str) -> tuple[Upstream, ...]:
-        """The rows of a query one by one, in the order in which each subtask sends them, see `ToRowsOperator`."""
+        """Return the rows of a query one by one, in the order of each subtask, see `ToRowsOperator`."""
         node = self.rewritten(node)
         stream = self._for_client(node, accepts, wants_before, title)
         if plan_sinks.may_overflow(node):
@@ -370,13 +371,13 @@ class StreamPlanner:
         return upstreams
 
     def shown(self, node: logical.Node) -> None:
-        """Add what hands the rows of a node to the client, for plans that are only looked at."""
+        """Add the steps that send the rows of a node to the client, for plans that are only shown."""
         upstreams = self.rows(node, ALL, True, "collect")
         sink = CollectSink(True)
         self.step("Collect", partial(SinkOperator, sink), upstreams, sink=sink, parallelism=1)
 
     def records(self, target: RecordTarget) -> tuple[Upstream, ...]:
-        """The rows of a table as records of a stream."""
+        """Return the rows of a table as records of a stream."""
         plan = self.rewritten(target.plan)
         target.check_key(self.changes(plan), lambda: self.upsert_keys.of(plan))
         stream = self._for_client(plan, target.accepts, target.wants_before, target.title)
@@ -422,7 +423,7 @@ class StreamPlanner:
     # --- steps --------------------------------------------------------------------------------------------------------
 
     def accept(self, consumer: str, node: logical.Node, accepts: Changes) -> None:
-        """Raise `ValidationError` where a node sends changes that its consumer does not take."""
+        """Raise `ValidationError` if a node emits changes that its consumer does not accept."""
         refused = self.changes(node) & ~accepts
         if refused:
             is_both = refused == ALL & ~INSERTS
@@ -451,7 +452,7 @@ class StreamPlanner:
         return (Upstream(transformation),)
 
     def calc_of(self, node: logical.Node) -> Calc:
-        """The filters and projections from a node down, as far as they are one step."""
+        """Return the filters and projections from a node down that form one step."""
         found = self._calcs.get(id(node))
         if found is None:
             calc = calc_of(node, self.calls)
@@ -485,14 +486,14 @@ class StreamPlanner:
 
 
 def _routed_table(write: logical.Write) -> ScanKey:
-    """The path and options of the table whose rejected rows a route writes."""
+    """Return the path and options of the table whose rejected rows a route writes."""
     rejected = logical.rejected_rows(write)
     assert rejected is not None
     return scan_key(rejected.table)
 
 
 def _source_of(node: logical.Node, refused: Changes, changes: Callable[[logical.Node], Changes]) -> logical.Node:
-    """The lowest node that sends changes which nobody takes."""
+    """Return the lowest node that emits the refused changes."""
     for inner in node.inputs():
         if changes(inner) & refused:
             return _source_of(inner, refused, changes)
@@ -500,7 +501,7 @@ def _source_of(node: logical.Node, refused: Changes, changes: Callable[[logical.
 
 
 def _normalizers(node: logical.Node) -> Iterator[logical.Node]:
-    """The steps over tables that are updated by key, in a node and what it reads."""
+    """Yield the normalize steps in a node and its inputs."""
     if isinstance(node, logical.ChangelogNormalize):
         yield node
     for inner in node.inputs():

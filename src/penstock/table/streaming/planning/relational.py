@@ -1,10 +1,10 @@
-"""Set operations and grouping sets as what streams have: joins, groups, and rows that come several times.
+"""Rewrites set operations and grouping sets to joins, groups and repeated rows.
 
-INTERSECT and EXCEPT ask for each row whether the others have it: a semi or anti join, in which NULL is like NULL. With
-ALL the rows are counted on each side, and come as often as the counts say.
+INTERSECT and EXCEPT become a semi or anti join in which NULL equals NULL. With ALL, the rows are counted on each side
+and repeated accordingly.
 
-Rows of grouping sets come once for each set, with NULL for the keys that the set leaves out. The number of the set is a
-key, too: so a NULL of the data and one of a set make two groups.
+Grouping sets repeat each row once per set, with NULL for keys that are not in the set. The number of the set is also a
+key, so that a NULL of the data and a NULL of the set form two groups.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _COUNT = BIGINT.not_null()
 
 
 def with_relations(plan: Node, calls: Calls) -> Node:
-    """The plan without INTERSECT, EXCEPT and grouping sets. Parts that stay as they are stay the same objects."""
+    """Rewrite a plan without INTERSECT, EXCEPT and grouping sets. Unchanged parts remain the same objects."""
     plan = with_inputs(plan, [with_relations(part, calls) for part in plan.inputs()])
     if isinstance(plan, Aggregate) and plan.sets:
         return _expanded(plan)
@@ -46,7 +46,7 @@ def with_relations(plan: Node, calls: Calls) -> Node:
 
 
 def _matched(node: SetOperation, calls: Calls) -> Node:
-    """INTERSECT and EXCEPT: the rows of the first part that the others have, or have not, each once."""
+    """Rewrite INTERSECT and EXCEPT: the rows of the first part that the others have, or do not have, each once."""
     width = len(node.schema)
     kind = JoinType.SEMI if node.operator == "INTERSECT" else JoinType.ANTI
 
@@ -59,13 +59,13 @@ def _matched(node: SetOperation, calls: Calls) -> Node:
 
 
 def _same(one: Typed, other: Typed, calls: Calls) -> Typed:
-    """That two columns are alike: a plain comparison where none is NULL, which also finds the windows of both."""
+    """Return the condition that two columns are equal: `=` if neither is nullable, so that window joins match."""
     has_nulls = one.type.is_nullable or other.type.is_nullable
     return calls.call("IS NOT DISTINCT FROM" if has_nulls else "=", [one, other])
 
 
 def _counted(node: SetOperation, calls: Calls) -> Node:
-    """INTERSECT ALL and EXCEPT ALL: how often each row is there is worked out by counts."""
+    """Rewrite INTERSECT ALL and EXCEPT ALL: count the copies of each row."""
     width, is_intersection = len(node.schema), node.operator == "INTERSECT"
     sides = len(node.parts) if is_intersection else 1
     numbers = tuple(PlanColumn(f"$count{index}", _COUNT) for index in range(sides))
@@ -90,7 +90,7 @@ def _counted(node: SetOperation, calls: Calls) -> Node:
 
 
 def _expanded(node: Aggregate) -> Node:
-    """Groups of several sets as groups of rows that come once for each set."""
+    """Rewrite the groups of several sets as groups of rows that are repeated once for each set."""
     rows, width = node.input, len(node.keys)
     used = sorted({one.index for call in node.calls for one in _fields(call)})
     number = PlanColumn("$set", _COUNT)
@@ -112,7 +112,7 @@ def _expanded(node: Aggregate) -> Node:
 
 
 def _projection(node: Aggregate, place: int, used: list[int]) -> tuple[Typed, ...]:
-    """What a set makes of a row: its keys, what is aggregated, the number of the set, and what tells of its keys."""
+    """Return the expressions of a set for a row: keys, aggregated columns, the set's number, and GROUPING values."""
     rows, among = node.input.schema, node.sets[place]
     keys: list[Typed] = []
     for number, key in enumerate(node.keys):

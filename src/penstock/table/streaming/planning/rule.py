@@ -1,4 +1,4 @@
-"""How a kind of node is planned, and what its rule may ask the planner."""
+"""The interface of planning rules: how a kind of node is planned, and which functions the planner provides."""
 
 from __future__ import annotations
 
@@ -28,33 +28,33 @@ Factory = Callable[[], StreamOperator]
 class Planning(Protocol):
     """The planner, as rules see it."""
 
-    #: takes the transformations of the job
+    #: receives the transformations of the job
     add: Callable[[Transformation], None]
     session: StreamSession
     options: PlanOptions
     calls: Calls
     upsert_keys: UpsertKeys
     lookups: Lookups
-    #: the steps that need not complete deletions, by their ids, see `plan_normalize`
+    #: the ids of the steps that need not complete deletions, see `plan_normalize`
     by_key: set[int]
 
     def changes(self, node: Node) -> Changes:
-        """Which changes the rows of a node are."""
+        """Return the changelog mode of a node."""
 
     def updates(self, node: Node) -> bool:
-        """Whether rows of a node are updated."""
+        """Return whether a node emits updates."""
 
     def accept(self, consumer: str, node: Node, accepts: Changes) -> None:
-        """Raise `ValidationError` where a node sends changes that its consumer does not take."""
+        """Raise `ValidationError` if a node emits changes that its consumer does not accept."""
 
     def table(self, node: Scan) -> TableReader:
-        """How a table is read."""
+        """Return the reader of a table."""
 
     def calc_of(self, node: Node) -> Calc:
-        """The filters and projections from a node down, as far as they are one step."""
+        """Return the filters and projections from a node down that form one step."""
 
     def stream(self, node: Node, wants_before: bool) -> Stream:
-        """The stream of a node. `wants_before`: whether updates have to come with the row as it was before."""
+        """Return the stream of a node. `wants_before`: whether updates must include UPDATE_BEFORE."""
 
     def step(
         self, kind: str, operator: Factory, inputs: Sequence[Upstream], are_changes: bool = False, **more: Any
@@ -69,31 +69,31 @@ class Planning(Protocol):
         """Add a step that reads a table."""
 
     def timed(self, node: Scan, strategy: WatermarkStrategy, wants_before: bool) -> Stream | None:
-        """The stream of a table with watermarks that are made where it is read; None where the table has none."""
+        """Return the stream of a table whose source generates watermarks; None if it does not."""
 
     def route(self, write: Write, rows: Callable[[], Stream]) -> None:
-        """Write a table's rejected rows into another table, unless another read of the table does so already.
+        """Write a table's rejected rows to another table, unless another read of the table does so already.
 
         `rows`: adds the steps that produce them.
         """
 
     def rejected(self, node: RejectedRows) -> Stream:
-        """The stream of a table's rejected rows."""
+        """Return the stream of a table's rejected rows."""
 
 
 class Rule(ABC, Generic[NodeT]):
-    """How nodes of some types are planned."""
+    """Plans the nodes of some types."""
 
     nodes: ClassVar[tuple[type[Node], ...]]
 
     @abstractmethod
     def changes(self, node: NodeT, planning: Planning) -> Changes:
-        """Which changes its rows are."""
+        """Return the changelog mode of a node."""
 
     def asks_before(self, node: NodeT, planning: Planning, wants_before: bool) -> bool:
-        """Whether its inputs have to send updates with the rows as they were; as for its own rows by default."""
+        """Return whether the inputs must include UPDATE_BEFORE; by default, if the node's own output must."""
         return wants_before
 
     @abstractmethod
     def stream(self, node: NodeT, planning: Planning, wants_before: bool) -> Stream:
-        """Add its steps."""
+        """Add the steps of a node, and return its stream."""

@@ -1,4 +1,4 @@
-"""Streams of columns, as steps of a plan give them."""
+"""The streams of columns that the steps of a plan produce."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from penstock.table.plan.row_schema import RowSchema
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """What a step gives: where its rows are read, which changes they are, and whether updates come with both rows."""
+    """The output of a step: where to read its rows, its changelog mode, and whether updates include both rows."""
 
     upstreams: tuple[Upstream, ...]
     schema: RowSchema
@@ -23,12 +23,12 @@ class Stream:
 
 
 def names_of(schema: RowSchema) -> list[str]:
-    """The names that columns have in streams: their places, because the names of a schema may be there twice."""
+    """Return the names of columns within streams, built from indexes, because names in a schema may repeat."""
     return [f"c{index}" for index in range(len(schema))]
 
 
 def by_columns(stream: Stream, columns: Sequence[int]) -> list[Upstream]:
-    """A stream whose rows go to subtasks by these columns; to the only one without any."""
+    """Partition a stream by these columns. Without columns, all rows go to one subtask."""
     partitioner: Partitioner = GlobalPartitioner()
     if columns:
         names = names_of(stream.schema)
@@ -37,11 +37,12 @@ def by_columns(stream: Stream, columns: Sequence[int]) -> list[Upstream]:
 
 
 def parallelism_in_order(inputs: Sequence[Upstream], are_changes: bool) -> int | None:
-    """The parallelism of a step that passes rows on as they come: that of its inputs, so that they stay in order.
+    """Return the parallelism of a step that passes rows on in order: the parallelism of its inputs.
 
-    Else the rows of an input that has a parallelism of its own would be dealt out to the subtasks in turn: what takes a
-    row back could come ahead of the row, and a row behind the watermark of later ones. None for that of the job.
-    `are_changes`: whether rows may be updated or deleted; a step that unites such inputs is one subtask if they differ.
+    With another parallelism, the rows of an input with its own parallelism would be distributed round-robin. A
+    retraction could then overtake its row, and a watermark the rows before it. None stands for the job's parallelism.
+    `are_changes`: whether rows may be updated or deleted; a step that unites such inputs has one subtask if their
+    parallelism differs.
     """
     if any(one.partitioner is not None for one in inputs):
         return None
@@ -52,7 +53,7 @@ def parallelism_in_order(inputs: Sequence[Upstream], are_changes: bool) -> int |
 
 
 def differ_in_parallelism(inputs: Sequence[Upstream]) -> bool:
-    """Whether some of these streams have another parallelism than others, None being that of the job."""
+    """Return whether the parallelism of these streams differs. None stands for the job's parallelism."""
     return len(_parallelisms(inputs)) > 1
 
 

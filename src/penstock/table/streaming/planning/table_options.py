@@ -1,6 +1,6 @@
-"""Options of tables that belong to no connector: how event time goes on while a table is read, and parallelism.
+"""Table options that no connector handles: the watermarks of a scanned table, and parallelism.
 
-A table has them in WITH, or in the hint OPTIONS. See Flink's document "Sources & Sinks" for `scan.watermark.*`.
+They are set in WITH or in the hint OPTIONS. See Flink's document "Sources & Sinks" for `scan.watermark.*`.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ TableT = TypeVar("TableT", Scan, Write)
 
 @dataclass(frozen=True, slots=True)
 class WatermarkOptions:
-    """How event time goes on.
+    """How the watermarks of a table advance.
 
     Args:
         idle_ms: after how long without rows a stream is idle, so that others do not wait for it; 0 for never.
-        gap: after how many rows there is a watermark; 0 for one after each batch.
-        alignment: which tables it stays close to; None for none.
+        gap: the number of rows between watermarks; 0 for one watermark after each batch.
+        alignment: the group of tables to stay close to; None without alignment.
     """
 
     idle_ms: int = 0
@@ -54,20 +54,20 @@ class WatermarkOptions:
     alignment: WatermarkAlignment | None = None
 
     def applied(self, strategy: WatermarkStrategy) -> WatermarkStrategy:
-        """A strategy of a source that keeps to it, but for the gap."""
+        """Return a source's strategy with these options, except the gap."""
         idle_ms = self.idle_ms or None
         return replace(strategy, idleness_ms=idle_ms, alignment=self.alignment)
 
 
 def of_connector(node: TableT) -> TableT:
-    """The table with the options that its connector is asked for."""
+    """Return the table with only the options of its connector."""
     if not any(key in _KEYS for key, _ in node.options):
         return node
     return replace(node, options=tuple((key, value) for key, value in node.options if key not in _KEYS))
 
 
 def watermark_options(node: Node, idle_ms: int) -> WatermarkOptions:
-    """How event time goes on above a node. `idle_ms`: what the session says of idleness."""
+    """Return the watermark options that apply above a node. `idle_ms`: the session's idle timeout."""
     while isinstance(node, Unary):
         node = node.input
     if not isinstance(node, Scan):
@@ -103,7 +103,7 @@ def _alignment(node: Scan, options: Configuration) -> WatermarkAlignment | None:
 
 
 def parallelism_of(node: Scan | Write) -> int | None:
-    """The parallelism that a table asks for; None for that of the job."""
+    """Return the parallelism that a table's options request; None for the job's parallelism."""
     option = SCAN_PARALLELISM if isinstance(node, Scan) else SINK_PARALLELISM
     options = _read(node)
     if not options.contains_key(option.key()):

@@ -1,4 +1,4 @@
-"""What is known of rows that are updated: by which columns they are found, and which way other columns go."""
+"""Properties of updated rows: the columns that identify them, and how the other columns change."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Course(Enum):
 
 
 def unique_key(node: logical.Node) -> frozenset[int] | None:
-    """Columns that an update leaves as they are, and that only one row has at a time; None where none are known."""
+    """Return columns that updates leave unchanged and that are unique at any time, or None if unknown."""
     match node:
         case logical.Project():
             inner = unique_key(node.input)
@@ -38,11 +38,11 @@ def unique_key(node: logical.Node) -> frozenset[int] | None:
 
 
 def courses(node: logical.Node, changes: Callable[[logical.Node], Changes]) -> list[Course]:
-    """How each column of a node changes."""
+    """Return how each column of a node changes."""
     match node:
         case logical.Project():
             inner = courses(node.input, changes)
-            # A processing time stands for the time at which a row comes, also where rows carry none.
+            # A processing time is the arrival time of a row, even if rows do not carry it.
             is_time = [one.time is TimeAttribute.PROCTIME for one in node.schema]
             return [
                 Course.UNKNOWN if is_late else _course(one, inner)
@@ -72,7 +72,7 @@ def _course_of_call(call: logical.AggregateCall, rows: logical.Node) -> Course:
 
 
 def _sign(value: Typed, rows: logical.Node) -> int:
-    """1 if a value cannot be below 0 in any row, -1 if it cannot be above 0, 0 if it may."""
+    """Return 1 if a value is never negative, -1 if it is never positive, 0 if unknown."""
     while isinstance(value, Field):
         if isinstance(rows, logical.Project):
             value, rows = rows.expressions[value.index], rows.input
@@ -89,7 +89,7 @@ def _sign(value: Typed, rows: logical.Node) -> int:
 
 
 def _sign_by(condition: Typed, column: int) -> int:
-    """The sign that a comparison with a constant gives to a column."""
+    """Return the sign that a comparison with a constant implies for a column."""
     if not isinstance(condition, FunctionCall) or condition.function not in (">", ">=", "<", "<="):
         return 0
     left, right = condition.operands
@@ -102,5 +102,5 @@ def _sign_by(condition: Typed, column: int) -> int:
 
 
 def _is_number(value: object) -> TypeGuard[int | float | Decimal]:
-    """Whether a value is a number, and not NaN."""
+    """Return whether a value is a number other than NaN."""
     return isinstance(value, int | float | Decimal) and value == value

@@ -1,4 +1,4 @@
-"""By which columns rows are told apart, so that a row may be replaced by another one with the same values in them."""
+"""Upsert keys: columns that identify rows, so that a row replaces the previous one with the same values in them."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ from penstock.table.streaming.rewrites.calc import Calc
 from penstock.table.typed.nodes import Field, FunctionCall, Typed
 
 Keys = frozenset[frozenset[int]]
-#: which edge of a window (0 for the start, 1 for the end, 2 for the time) tells it from others of its kind
+#: the edges (0 for the start, 1 for the end, 2 for the time) that distinguish a window from others of its kind
 _TELLING: Final = {"TUMBLE": (0, 1, 2), "HOP": (0, 1, 2), "CUMULATE": (1, 2), "SESSION": (1, 2)}
 _NONE: Keys = frozenset()
-#: whole numbers, the shortest ones first
+#: integer types, the shortest first
 _WHOLE: Final[tuple[type[DataType], ...]] = (TinyIntType, SmallIntType, IntType, BigIntType)
 
 
 class UpsertKeys:
-    """Finds the sets of columns that tell the rows of a node apart at any time.
+    """Finds the sets of columns that identify the rows of a node at any time.
 
     Args:
-        key_of: the primary key of a table.
-        calc_of: what filters and projections from a node down come to.
-        calls: makes what is left of conditions.
-        is_removed: whether the rows of a DISTINCT are those of its input, with their changes.
+        key_of: returns the primary key of a table.
+        calc_of: combines the filters and projections from a node down.
+        calls: builds the remainders of conditions.
+        is_removed: returns whether a DISTINCT passes on the rows and changes of its input.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class UpsertKeys:
         self._is_removed = is_removed
 
     def of(self, node: logical.Node) -> Keys:
-        """Those of a node."""
+        """Return the upsert keys of a node."""
         return with_one_edge(node, self._of(node))
 
     def _of(self, node: logical.Node) -> Keys:
@@ -102,25 +102,26 @@ class UpsertKeys:
         return self._replaced(node.partition, node.start, node.end, node.input)
 
     def _replaced(self, partition: Sequence[int], start: int, end: int | None, rows: logical.Node) -> Keys:
-        """The row that a change of a top-N replaces: the one with its number, where updates show numbers.
+        """Return the upsert keys of a top-N, unless they contain the row number.
 
-        Another row may take a number without a change of the row that had it, so the keys of rows are no keys then.
+        If the range does not start at 1, an update replaces the row with the same number. The row that had the number
+        need not have changed itself, so the input's keys are not keys of the output.
         """
         if end == start:
             return frozenset({frozenset(partition)})
         return _having(self.of(rows), partition) if start == 1 else _NONE
 
     def least(self, node: logical.Node, among: Collection[int]) -> Sequence[int] | None:
-        """One of those that have all these columns."""
+        """Return a key of a node that includes all these columns, or None."""
         return min((sorted(key) for key in self.of(node) if key >= set(among)), default=None)
 
 
 def with_one_edge(node: logical.Node, keys: Keys) -> Keys:
-    """The keys, and those that have one or two edges of a window instead of all, where the others follow from them.
+    """Add keys with one or two window edges instead of all, if these determine the others.
 
-    A window of TUMBLE and HOP has one length. Of the windows of CUMULATE several begin together, and a session may
-    begin where a former one began, whose rows were late for it. Sessions of several keys may end together, so one edge
-    identifies a session only together with its partition columns.
+    Windows of TUMBLE and HOP have a fixed length. Several CUMULATE windows start together, and a session may start
+    where an earlier, already fired one started. Sessions of several keys may end together, so one edge identifies a
+    session only together with its partition columns.
     """
     if not isinstance(node, logical.Aggregate | logical.Distinct | logical.Rank | logical.Join):
         return keys
@@ -138,7 +139,7 @@ def with_one_edge(node: logical.Node, keys: Keys) -> Keys:
 
 
 def _tells_sessions_apart(node: logical.Node, window: logical.WindowTable, columns: Collection[int]) -> bool:
-    """Whether the columns include the partition of the windows. An aggregate of windows groups by it."""
+    """Return whether the columns include the windows' partition columns. A window aggregate always groups by them."""
     if not window.partition or isinstance(node, logical.Aggregate | logical.Distinct):
         return True
     if not isinstance(node, logical.Rank):
@@ -148,7 +149,7 @@ def _tells_sessions_apart(node: logical.Node, window: logical.WindowTable, colum
 
 
 def _edges(node: logical.Node, key: frozenset[int]) -> tuple[logical.WindowTable, dict[int, int]] | None:
-    """The window whose start and end are among these columns, and which of them are its edges, see `edges_of`."""
+    """Return the window whose start and end are among these columns, and which are its edges, see `edges_of`."""
     if not isinstance(node, logical.Aggregate | logical.Distinct):
         return edges_of(node, key)
     below = group_keys(node)
@@ -159,7 +160,7 @@ def _edges(node: logical.Node, key: frozenset[int]) -> tuple[logical.WindowTable
 
 
 def projected(keys: Keys, expressions: Sequence[Typed]) -> Keys:
-    """The keys whose columns are all there still."""
+    """Return the keys whose columns are all kept by a projection."""
     places: dict[int, int] = {}
     for place, one in enumerate(expressions):
         column = column_of(one)
@@ -169,7 +170,7 @@ def projected(keys: Keys, expressions: Sequence[Typed]) -> Keys:
 
 
 def column_of(expression: Typed) -> Field | None:
-    """The column that an expression is, but for a cast that gives different values for different ones."""
+    """Return the column that an expression reads, ignoring casts that keep distinct values distinct; else None."""
     if isinstance(expression, FunctionCall) and expression.function == "CAST":
         (operand,) = expression.operands
         if _tells_apart(operand.type, expression.type):
@@ -178,7 +179,7 @@ def column_of(expression: Typed) -> Field | None:
 
 
 def _tells_apart(found: DataType, to: DataType) -> bool:
-    """Whether a cast gives different values for different values."""
+    """Return whether a cast keeps distinct values distinct."""
     if found.nullable() == to.nullable():
         return True
     if type(found) in _WHOLE:
@@ -195,14 +196,14 @@ def _joined(node: logical.Join, left: Keys, right: Keys, calls: Calls) -> Keys:
     on = keys_of(node.condition, width, calls)
     columns = [{one.index for one in side if isinstance(one, Field)} for side in (on.left, on.right)]
     if any(len(found) != len(set(side)) for found, side in zip(columns, (on.left, on.right), strict=True)):
-        return _NONE  # joined by what is computed, of which it is not known where it is
+        return _NONE  # joined by computed values, whose columns are unknown
     mine, others = _having(left, columns[0]), _having(right, columns[1])
     if node.join_type in (JoinType.SEMI, JoinType.ANTI):
         return mine
     moved = frozenset(frozenset(column + width for column in key) for key in others)
     found = {one | other for one in mine for other in moved}
     if node.join_type.keeps_left and node.join_type.keeps_right:
-        # Rows of either side that have no match are alike where all columns of both keys are NULL.
+        # Unmatched rows of both sides are indistinguishable if all columns of both keys are NULL.
         columns_of_both = [*node.left.schema, *node.right.schema]
         found = {key for key in found if not all(columns_of_both[column].type.is_nullable for column in key)}
     if any(key <= columns[1] for key in right) and not node.join_type.keeps_right:
@@ -213,5 +214,5 @@ def _joined(node: logical.Join, left: Keys, right: Keys, calls: Calls) -> Keys:
 
 
 def _having(keys: Keys, columns: Collection[int]) -> Keys:
-    """The keys that have all these columns: other rows of a key may come to another subtask."""
+    """Return the keys that include all these columns. Rows with another key may go to different subtasks."""
     return frozenset(key for key in keys if key >= set(columns))

@@ -1,1 +1,1 @@
-"""Rows in an order: top-N, deduplication, sorts."""
+"""Operators that depend on the order of rows: top-N, deduplication, sorts."""

@@ -1,7 +1,6 @@
-"""The last row of each partition, kept as columns: which rows are later than others is found for a batch at once.
+"""Keeps the last row of each partition as columns, and compares the rows of a batch all at once.
 
-The state is that of `LastRowOperator`, which stands in where state leaves memory: either goes on from what the other
-has left.
+If state is outside memory, `LastRowOperator` runs instead. Either one can restore the other's state.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ _NO_ROW: Final = -1
 
 
 class ColumnLastRowOperator(LastRowOperator):
-    """See the module's text, and `LastRowOperator` for the arguments."""
+    """See the module docstring, and `LastRowOperator` for the arguments."""
 
     def open(self) -> None:
         """Look up the state."""
@@ -42,7 +41,7 @@ class ColumnLastRowOperator(LastRowOperator):
         entries.update(zip(list(entries), range(first, first + len(entries)), strict=True))
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
-        """Send rows that are later than the last ones so far."""
+        """Emit the rows that are later than the last ones so far."""
         taken = as_columns(batch, self.context.operator_name)
         codes, keys = self._partition.numbered(taken.columns)
         self._look(keys)
@@ -56,7 +55,7 @@ class ColumnLastRowOperator(LastRowOperator):
             by_key, of_key = by_key[later], of_key[later]
         numbers, before = _with_former(by_key + first, of_key, held)
         if self._time is None and not self.ttl_ms:
-            # Where state expires the same row is sent again, so that it lives on in the steps behind.
+            # If state expires, unchanged rows are sent again to keep downstream state alive.
             new = self._differ(numbers, before)
             if not new.all():
                 numbers, before = _with_former(numbers[new], of_key[new], held)
@@ -68,14 +67,14 @@ class ColumnLastRowOperator(LastRowOperator):
             self._number_from(self._rows.keep(np.fromiter(entries.values(), np.int64, len(entries))))
 
     def _later(self, times: pa.Array, held: Any, by_key: Any, of_key: Any) -> Any:
-        """Which rows, in the order of their keys, are as late as all before them of their key."""
+        """Return a mask of the rows, ordered by key, that are at least as late as all earlier rows of their key."""
         moments = times.view(pa.int64()).to_numpy(zero_copy_only=False)
         known = np.flatnonzero(held != _NO_ROW)
         former = np.zeros(0, np.int64)
         if len(known):
             (column,) = self._rows.columns(held[known], (self._time or 0,))
             former = column.view(pa.int64()).to_numpy(zero_copy_only=False)
-        # Times as small numbers, so that those of a later key are above all of an earlier one.
+        # Rank the times, so that adding a base for each key puts its times above those for earlier keys.
         ranks = np.unique(np.concatenate([former, moments]), return_inverse=True)[1].reshape(-1)
         highest = np.full(len(held), _NO_ROW, np.int64)
         highest[known] = ranks[: len(known)]
@@ -85,7 +84,7 @@ class ColumnLastRowOperator(LastRowOperator):
         return mine == so_far
 
     def _differ(self, numbers: Any, before: Any) -> Any:
-        """Which rows are not the same as the ones that they would replace."""
+        """Return a mask of the rows that differ from the ones they replace."""
         new = np.ones(len(numbers), np.bool_)
         replaces = np.flatnonzero(before != _NO_ROW)
         if len(replaces):
@@ -97,7 +96,7 @@ class ColumnLastRowOperator(LastRowOperator):
         return new
 
     def _keep(self, keys: list[Any], of_key: Any, numbers: Any) -> None:
-        """The last row of each key is the one that is kept."""
+        """Keep the last row of each key."""
         is_last = np.append(of_key[1:] != of_key[:-1], True)
         changed = [keys[place] for place in of_key[is_last].tolist()]
         self._entries.update(zip(changed, numbers[is_last].tolist(), strict=True))
@@ -105,7 +104,7 @@ class ColumnLastRowOperator(LastRowOperator):
         self._written(changed)
 
     def _send(self, taken: ColumnBatch, numbers: Any, before: Any) -> None:
-        """Send rows, and the ones that they replace if need be, in the order in which they came."""
+        """Emit rows in arrival order, each after the row that it replaces if previous rows are sent."""
         order = np.argsort(numbers)
         numbers, before = numbers[order], before[order]
         replaces = before != _NO_ROW
@@ -118,7 +117,7 @@ class ColumnLastRowOperator(LastRowOperator):
             numbers, kinds = sent, of_sent
         sent_kinds = kinds.tobytes() if kinds.any() else None
         if len(numbers) == len(taken) and not self._sends_before:
-            # All rows of the batch as they came.
+            # All rows of the batch, in arrival order.
             columns = pa.RecordBatch.from_arrays(taken.columns.columns[: len(self._types)], self._names)
             self.output.collect(ColumnBatch(columns, None, sent_kinds))
         else:
@@ -126,7 +125,7 @@ class ColumnLastRowOperator(LastRowOperator):
 
 
 def _with_former(numbers: Any, of_key: Any, held: Any) -> tuple[Any, Any]:
-    """Rows in the order of their keys, and of each the row of its key before it, which may be the one that is held."""
+    """Return rows ordered by key, and the previous row of each one's key, which may be the kept row."""
     before = np.empty(len(numbers), np.int64)
     if len(numbers):
         before[1:] = numbers[:-1]

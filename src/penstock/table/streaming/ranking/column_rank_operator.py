@@ -1,7 +1,7 @@
-"""The first rows of each partition, kept as columns, where rows only come: only what they are sorted by is looked at.
+"""Keeps the first rows of each partition as columns, for append-only inputs. Only their sort keys are examined.
 
-Most rows are behind the last one of their partition, and those go by one comparison of columns. The state is that of
-`RankOperator`, which stands in where state leaves memory: either goes on from what the other has left.
+Most rows rank after the last kept one of their partition, and one comparison of columns discards them. If state is
+outside memory, `RankOperator` runs instead. Either one can restore the other's state.
 """
 
 from __future__ import annotations
@@ -28,15 +28,16 @@ from penstock.table.streaming.rows.state_times import ExpiringOperator
 
 
 class ColumnRankOperator(ExpiringOperator):
-    """See the module's text.
+    """See the module docstring.
 
     Args:
-        partition: the places of the columns by which rows are partitioned.
-        order: what rows are sorted by; rows that are the same in it stay in the order in which they come.
-        end: the last number of the range.
-        top: how rows of a partition are kept up; it is handed numbers for rows, and looks into none.
-        types: of the columns of the input.
-        names: of the columns of the output: those of the input, and the number if it is shown.
+        partition: the indexes of the partition columns.
+        order: the sort keys; equal rows stay in arrival order.
+        end: the last row number of the range.
+        top: maintains the rows of a partition; it gets numbers instead of rows (see `NumberedRows`), and must not
+            look at their values.
+        types: the types of the input columns.
+        names: the names of the output columns: the input columns, and the row number if it is output.
     """
 
     def __init__(
@@ -62,7 +63,7 @@ class ColumnRankOperator(ExpiringOperator):
         self._entries, self._mark = table.entries(None), table.mark
         self._rows = NumberedRows(self._types, self._names)
         held = list(chain.from_iterable(one[1] for one in self._entries.values()))
-        #: the number of rows at which those that are held are counted
+        #: the number of stored rows at which removed ones are next discarded
         self._count_at = 2 * len(held) + ROWS_GONE_MAX
         if held:
             self._number_from(self._rows.restore(held))
@@ -70,19 +71,19 @@ class ColumnRankOperator(ExpiringOperator):
         self._expire(self._entries, table.mark)
 
     def _number_from(self, first: int) -> None:
-        """The rows of all partitions have numbers that follow each other."""
+        """Number the rows of all partitions consecutively."""
         for held in self._entries.values():
             end = first + len(held[1])
             held[1][:] = range(first, end)
             first = end
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
-        """Take rows in, and send what has changed."""
+        """Process rows and emit the resulting changes."""
         taken = as_columns(batch, self.context.operator_name)
         codes, keys = self._partition.numbered(taken.columns)
         self._look(keys)
         if self.ttl_ms:
-            # A row lets its partition live on, whether it is among the first or not.
+            # Any row keeps its partition alive, even if it is not among the first.
             self._written(keys)
         near = self._near(taken.columns, codes, keys)
         if near is not None and not len(near):
@@ -98,17 +99,17 @@ class ColumnRankOperator(ExpiringOperator):
             self._throw_out()
 
     def _throw_out(self) -> None:
-        """Throw out the rows that are gone, if they are more than the rest."""
+        """Discard removed rows if they outnumber the others."""
         held = list(chain.from_iterable(one[1] for one in self._entries.values()))
         if self._rows.is_wasteful(len(held)):
             self._number_from(self._rows.keep(np.array(held, np.int64)))
-        # To count goes through all partitions, so it waits until there are half as many rows more.
+        # Counting visits all partitions, so wait until the number of rows has grown by half.
         self._count_at = len(self._rows) * 3 // 2 + ROWS_GONE_MAX
 
     def _near(self, columns: pa.RecordBatch, codes: Any, keys: list[Any]) -> Any:
-        """The rows, as a numpy array, that may be ahead of the last ones so far; None for all.
+        """Return the indexes of the rows that may rank before the last kept ones, as a NumPy array; None for all.
 
-        They are compared by the first of what they are sorted by, as floats, so some are looked at for nothing.
+        Only the first sort keys are compared, as floats, so some of these rows do not rank before them.
         """
         values = first_sort_values(self._order, self._types, columns)
         if values is None:

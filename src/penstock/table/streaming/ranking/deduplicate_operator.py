@@ -1,7 +1,7 @@
-"""One row of each partition: the last one, or the first one by event time.
+"""Keeps one row of each partition: the last one, or the first one by event time.
 
-The last row is sent at once, and sends an update when there is a later one. The first one by event time is sent when
-the watermark has reached it: no earlier row can come then, and rows only come.
+The last row is emitted immediately, and later rows update it. The first row by event time is emitted when the watermark
+reaches it. No earlier row can arrive then, so the output is append-only.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from penstock.table.streaming.rows.row_keys import RowKeys
 from penstock.table.streaming.rows.row_tuples import batch_of, tuples_of
 from penstock.table.streaming.rows.state_times import ExpiringOperator
 
-#: The state of both: the row of each partition.
+#: The state of both operators: the row of each partition.
 ROWS: Final = "rows"
 
 
 class LastRowOperator(ExpiringOperator):
-    """See the module's text. Rows only come.
+    """See the module docstring. The input is append-only.
 
     Args:
-        partition: the places of the columns by which rows are partitioned.
-        time: the place of the event time by which rows are ordered, the later of two with the same being the last;
-            None for the order in which they come.
-        types: of the columns.
-        names: of the columns.
-        sends_before: whether an update sends the row as it was, too.
+        partition: the indexes of the partition columns.
+        time: the index of the event time that orders rows; of rows with the same time, the one that arrives later is
+            the last. None for arrival order.
+        types: the types of the columns.
+        names: the names of the columns.
+        sends_before: whether updates include the previous row (UPDATE_BEFORE).
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class LastRowOperator(ExpiringOperator):
         self._expire(self._entries, table.mark)
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
-        """Send rows that are later than the last ones so far."""
+        """Emit the rows that are later than the last ones so far."""
         taken = as_columns(batch, self.context.operator_name)
         keys = self._partition.of(taken.columns)
         self._look(set(keys))
@@ -74,7 +74,7 @@ class LastRowOperator(ExpiringOperator):
             if before is None:
                 kinds.append(INSERT)
             elif row[time] < before[time] if time is not None else not self.ttl_ms and self._equality.same(before, row):
-                # Where state expires the same row is sent again, so that it lives on in the steps behind.
+                # If state expires, unchanged rows are sent again to keep downstream state alive.
                 continue
             else:
                 if self._sends_before:
@@ -91,15 +91,15 @@ class LastRowOperator(ExpiringOperator):
 
 
 class FirstRowOperator(ExpiringOperator):
-    """See the module's text. Rows only come; those behind the watermark are late.
+    """See the module docstring. The input is append-only; rows before the watermark are late.
 
-    State: (time in ms, row) of each partition whose row waits, and None for those whose row has been sent.
+    State: (time in ms, row) of each partition with a pending row, None if the row has been emitted.
 
     Args:
-        partition: the places of the columns by which rows are partitioned.
-        time: the place of the event time.
-        types: of the columns.
-        names: of the columns.
+        partition: the indexes of the partition columns.
+        time: the index of the event time.
+        types: the types of the columns.
+        names: the names of the columns.
     """
 
     def __init__(self, partition: Sequence[int], time: int, types: Sequence[DataType], names: Sequence[str]) -> None:
@@ -111,7 +111,7 @@ class FirstRowOperator(ExpiringOperator):
         self._numbers = count()
 
     def open(self) -> None:
-        """Look up the state, and which rows wait."""
+        """Look up the state and its pending rows."""
         table = self.context.keyed.table(ROWS)
         self._entries, self._mark = table.entries(None), table.mark
         waiting = [(held[0], key) for key, held in self._entries.items() if held is not None]
@@ -120,7 +120,7 @@ class FirstRowOperator(ExpiringOperator):
         self._begin_lifetimes(self._entries, self._forget)
 
     def _forget(self, key: Any) -> bool:
-        """A row that waits is not forgotten: nobody has seen it yet."""
+        """Drop an expired row and return True. A pending row stays, because it has not been emitted yet."""
         if self._entries.get(key) is not None:
             return False
         if key in self._entries:
@@ -129,7 +129,7 @@ class FirstRowOperator(ExpiringOperator):
         return True
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
-        """Keep rows that are earlier than the first ones so far."""
+        """Keep the rows that are earlier than the first ones so far."""
         taken = as_columns(batch, self.context.operator_name)
         keys = self._partition.of(taken.columns)
         times = milliseconds(taken.columns.column(self._time)).tolist()
@@ -153,7 +153,7 @@ class FirstRowOperator(ExpiringOperator):
             self.context.count(LATE_RECORDS, late)
 
     def process_watermark(self, timestamp: int) -> None:
-        """Send the rows that the watermark has reached."""
+        """Emit the rows that the watermark has reached."""
         self._watermark = timestamp
         entries, due = self._entries, self._due
         times, rows, keys = [], [], []

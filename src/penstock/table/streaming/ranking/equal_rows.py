@@ -1,8 +1,8 @@
-"""Where a row is among many that have the same sort key, found without a look at the others.
+"""Finds a row among many with the same sort key without comparing all of them.
 
-Rows of the same sort key lie side by side in the order in which they came. Each gets a number that says when, so the
-place of one is found by halving, and its number by its values. This is made of the rows when one of many goes, and is
-no part of the state.
+Rows with the same sort key are adjacent, in arrival order, and each gets a sequence number. The values of a row
+determine its number, and binary search finds the position. The index is built when one of many rows is removed, and is
+not part of the state.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-#: from so many rows of the same sort key on; fewer are looked at one after the other
+#: the minimum number of rows with the same sort key for an index; fewer are searched one by one
 MANY: Final = 32
 
 
 class EqualRows:
-    """The rows of a sort key.
+    """The rows with one sort key.
 
     Args:
-        rows: the rows, in their order.
-        newest_first: whether a new row is ahead of the others.
-        key_of: makes a dictionary key of a row.
+        rows: the rows, in order.
+        newest_first: whether new rows go before the others.
+        key_of: makes a dictionary key from a row.
     """
 
     __slots__ = ("_key_of", "_newest_first", "_numbers", "_of")
@@ -32,9 +32,9 @@ class EqualRows:
     ) -> None:
         self._newest_first = newest_first
         self._key_of = key_of
-        #: of the rows, in their order
+        #: the sequence numbers of the rows, in the order of the rows
         self._numbers: list[int] = []
-        #: by what is in a row: those of all that are the same, the oldest first
+        #: row key -> the sequence numbers of equal rows, the oldest first
         self._of: dict[Any, deque[int]] = {}
         for row in reversed(rows) if newest_first else rows:
             self.add(row)
@@ -43,7 +43,7 @@ class EqualRows:
         return len(self._numbers)
 
     def add(self, row: tuple[Any, ...]) -> None:
-        """Another row comes."""
+        """Add a row."""
         numbers = self._numbers
         if self._newest_first:
             number = numbers[0] - 1 if numbers else 0
@@ -54,7 +54,7 @@ class EqualRows:
         self._of.setdefault(self._key_of(row), deque()).append(number)
 
     def take(self, row: tuple[Any, ...]) -> int | None:
-        """The oldest of the rows that are the same goes: its place, or None if there is none."""
+        """Remove the oldest row that equals this one. Returns its position, or None if not found."""
         name = self._key_of(row)
         same = self._of.get(name)
         if same is None:
@@ -70,7 +70,7 @@ class EqualRows:
 def equal_rows(
     rows: Sequence[tuple[Any, ...]], newest_first: bool, key_of: Callable[[tuple[Any, ...]], Any]
 ) -> EqualRows | None:
-    """An index of many rows of a sort key. None for few rows, and for rows with Python objects that have no hash."""
+    """Index the rows of a sort key. Returns None for few rows, and for rows with unhashable Python objects."""
     if len(rows) < MANY:
         return None
     try:
@@ -80,7 +80,7 @@ def equal_rows(
 
 
 class Group(list[Any]):
-    """What is held for a group, with what is known of its rows by sort key. It is pickled as the list that it is."""
+    """The state of a group, with indexes of its rows by sort key. It is pickled as a plain list."""
 
     __slots__ = ("many",)
 

@@ -1,6 +1,6 @@
-"""The first rows of each partition as they come: LIMIT without an order, and the first rows by processing time.
+"""Emits the first rows of each partition in arrival order: LIMIT without ORDER BY, and top-N by processing time.
 
-State: for each partition how many rows it has had, as long as that matters.
+State: the number of rows so far for each partition, counted up to the end of the range.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from penstock.core.records import Batch
 from penstock.table.streaming.rows.row_keys import RowKeys
 from penstock.table.streaming.rows.state_times import ExpiringOperator
 
-#: The state.
+#: The name of the state.
 COUNTS: Final = "counts"
 
 
 class FirstRowsOperator(ExpiringOperator):
-    """See the module's text. Rows only come.
+    """See the module docstring. The input is append-only.
 
     Args:
-        partition: the places of the columns by which rows are partitioned.
-        start: the first number of the rows that are sent, from 1.
-        end: the last one.
-        names: of the columns of the output: those of the input, and the number if it is shown.
-        shows_number: whether it is.
+        partition: the indexes of the partition columns.
+        start: the first row number to emit, from 1.
+        end: the last row number to emit.
+        names: the names of the output columns: the input columns, and the row number if it is output.
+        shows_number: whether the row number is output.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class FirstRowsOperator(ExpiringOperator):
         self._expire(self._entries, table.mark)
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
-        """Send the rows that are among the first."""
+        """Emit the rows within the range."""
         taken = as_columns(batch, self.context.operator_name)
         keys = self._partition.of(taken.columns)
         self._look(set(keys))

@@ -1,6 +1,6 @@
-"""The first rows of each partition in some order (ROW_NUMBER with an upper bound, ORDER BY with LIMIT).
+"""Keeps the first rows of each partition in some order (ROW_NUMBER with an upper bound, ORDER BY with LIMIT).
 
-State: for each partition what `TopN` holds.
+State: the group that `TopN` maintains for each partition.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from penstock.table.streaming.rows.row_keys import RowKeys
 from penstock.table.streaming.rows.row_tuples import batch_of, tuples_of
 from penstock.table.streaming.rows.state_times import ExpiringOperator
 
-#: The state.
+#: The name of the state.
 PARTITIONS: Final = "partitions"
 _NUMBER: Final = BigIntType(False)
 
 
 class RankOperator(ExpiringOperator):
-    """See the module's text.
+    """See the module docstring.
 
     Args:
-        partition: the places of the columns by which rows are partitioned.
-        order: what rows are sorted by; rows that are the same in it stay in the order in which they come.
-        end: the last number of the range, or the place of a column that has it in the first row of a partition.
-        ends_in_column: whether `end` is such a place.
-        top: how rows of a partition are kept up.
-        types: of the columns of the input.
-        names: of the columns of the output: those of the input, and the number if it is shown.
+        partition: the indexes of the partition columns.
+        order: the sort keys; equal rows stay in arrival order.
+        end: the last row number of the range, or the index of the column that holds it in a partition's first row.
+        ends_in_column: whether `end` is a column index.
+        top: maintains the rows of a partition.
+        types: the types of the input columns.
+        names: the names of the output columns: the input columns, and the row number if it is output.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class RankOperator(ExpiringOperator):
         self._expire(self._entries, table.mark)
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
-        """Take rows in, and send what has changed."""
+        """Process rows and emit the resulting changes."""
         taken = as_columns(batch, self.context.operator_name)
         keys = self._partition.of(taken.columns)
         rows = tuples_of(taken, self._types)
@@ -92,7 +92,7 @@ class RankOperator(ExpiringOperator):
                 top.remove(held, places[index], row, sent, owes=not self.ttl_ms)
             else:
                 top.add(held, places[index], row, sent)
-            # What the first row of a partition says of its end holds after that row has gone, too.
+            # The end that a partition's first row sets stays valid after that row is removed.
             if not held[1] and top.is_empty(held) and not self._ends_in_column:
                 del entries[key]
 

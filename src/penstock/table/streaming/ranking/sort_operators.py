@@ -1,4 +1,4 @@
-"""ORDER BY a time attribute: rows in the order of time, and of the other columns where the time is the same."""
+"""ORDER BY a time attribute: sorts rows by time, and rows with the same time by the other columns."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from penstock.table.streaming.rows.row_tuples import batch_of, tuples_of
 #: The states: the rows of each time (ms), and the last time whose rows have been sent.
 ROWS: Final = "rows"
 SENT: Final = "sent"
-#: The key of all: one subtask has all rows.
+#: The key of all rows, because a single subtask sorts them.
 ALL_ROWS: Final = 0
 
 
 class EventTimeSortOperator(StreamOperator):
-    """Sends rows when the watermark has reached them; those that come after later ones were sent are late.
+    """Emits rows when the watermark reaches them. Rows up to the last time emitted are late.
 
     Args:
-        order: the time attribute, and what follows it.
-        types: of the columns.
-        names: of the columns.
+        order: the time attribute, followed by the other sort keys.
+        types: the types of the columns.
+        names: the names of the columns.
     """
 
     is_keyed = True
@@ -42,7 +42,7 @@ class EventTimeSortOperator(StreamOperator):
         self._names = list(names)
 
     def open(self) -> None:
-        """Look up the state, and which rows wait."""
+        """Look up the states and the pending rows."""
         self._rows = self.context.keyed.table(ROWS)
         self._sent = self.context.keyed.table(SENT)
         self._due = [time for time, rows in self._rows.panes.items() if rows]
@@ -68,7 +68,7 @@ class EventTimeSortOperator(StreamOperator):
             self.context.count(LATE_RECORDS, late)
 
     def process_watermark(self, timestamp: int) -> None:
-        """Send the rows that the watermark has reached."""
+        """Emit the rows that the watermark has reached."""
         rows: list[tuple[Any, ...]] = []
         times: list[int] = []
         while self._due and self._due[0] <= timestamp:
@@ -84,12 +84,12 @@ class EventTimeSortOperator(StreamOperator):
 
 
 class ProcessingTimeSortOperator(StreamOperator):
-    """Sends the rows that came in one millisecond, in order, when that has passed; and what is left at the end.
+    """Emits the rows of one millisecond, sorted, once it has passed, and the remaining ones at the end of the input.
 
     Args:
-        order: what follows the time attribute.
-        types: of the columns.
-        names: of the columns.
+        order: the sort keys after the time attribute.
+        types: the types of the columns.
+        names: the names of the columns.
     """
 
     is_keyed = True
@@ -105,7 +105,7 @@ class ProcessingTimeSortOperator(StreamOperator):
         self._entries, self._mark = table.entries(None), table.mark
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
-        """Keep rows until time goes on."""
+        """Keep rows until their millisecond has passed."""
         taken = as_columns(batch, self.context.operator_name)
         held = self._entries.setdefault(ALL_ROWS, [self.context.now_ms() + 1, []])
         held[1] += tuples_of(taken, self._types)
@@ -117,13 +117,13 @@ class ProcessingTimeSortOperator(StreamOperator):
         return None if held is None else int(held[0])
 
     def on_processing_time(self, now_ms: int) -> None:
-        """Send the rows."""
+        """Emit the rows that are due."""
         held = self._entries.get(ALL_ROWS)
         if held is not None and held[0] <= now_ms:
             self.finish()
 
     def finish(self) -> None:
-        """Send what is left."""
+        """Emit the remaining rows."""
         held = self._entries.pop(ALL_ROWS, None)
         if held is not None:
             self._mark(None, (ALL_ROWS,))

@@ -1,8 +1,9 @@
-"""The first rows of a group in order, kept up as rows come and go, and the changes to them.
+"""Maintains the first rows of a group in order, and reports how they change.
 
-Two ways to tell of a change: with numbers, each number whose row is another one sends an update; without, a row that
-comes in and one that drops out are all there is. Numbers that do not begin at 1 need the first way, even if nobody sees
-them. What is held for a group is a list that begins with the sort keys, the rows, and the last number of the range.
+There are two ways to report changes. With row numbers, each number whose row changes causes an update. Without them,
+only the row that enters and the one that drops out are reported. A range that does not start at 1 requires row numbers,
+even if they are not output. The state of a group is a list that begins with the sort keys, the rows, and the last
+number of the range.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from penstock.table.streaming.rows.held_rows import RowEquality
 
 
 class Sent:
-    """Changes in order: their kinds, rows and numbers."""
+    """Changes in order: their kinds, rows and row numbers."""
 
     __slots__ = ("kinds", "numbers", "rows")
 
@@ -27,23 +28,23 @@ class Sent:
         self.numbers: list[int] = []
 
     def add(self, kind: int, row: Any, number: int) -> None:
-        """Another change."""
+        """Add a change."""
         self.kinds.append(kind)
         self.rows.append(row)
         self.numbers.append(number)
 
 
 class TopN:
-    """Rows only come: those behind the last number are forgotten.
+    """A top-N of an append-only input: rows after the last number are discarded.
 
     Args:
-        start: the first number of the range.
-        shows_number: whether the number is sent.
-        sends_before: whether an update sends the row as it was, too.
-        newest_first: whether of rows with the same sort key the one that comes last is the first.
+        start: the first row number of the range.
+        shows_number: whether the row number is output.
+        sends_before: whether updates include the previous row (UPDATE_BEFORE).
+        newest_first: whether the newest of the rows with the same sort key is the first.
     """
 
-    #: how rows are compared; the operator sets it for its types
+    #: compares rows; the operator sets it for its types
     equality = RowEquality(())
 
     def __init__(self, start: int, shows_number: bool, sends_before: bool, newest_first: bool = False) -> None:
@@ -54,19 +55,19 @@ class TopN:
         self._newest_first = newest_first
 
     def create(self, end: int) -> list[Any]:
-        """A group without rows; numbers go up to `end`."""
+        """Create a group without rows. Row numbers go up to `end`."""
         return [[], [], end]
 
     def resumed(self, held: list[Any]) -> list[Any]:
-        """A group as it comes out of state."""
+        """Prepare a group that was read from state."""
         return held
 
     def is_empty(self, held: list[Any]) -> bool:
-        """Whether a group need not be held any more; one with rows that only come always has some."""
+        """Return whether a group can be dropped. A group with an append-only input always has rows."""
         return False
 
     def add(self, held: list[Any], key: Any, row: Any, sent: Sent) -> None:
-        """A row comes, which is sorted by `key`: behind those with the same one, or ahead of them."""
+        """Add a row with sort key `key`: after the rows with the same key, or before them if `newest_first` is set."""
         keys, rows, end = held[:3]
         place = self._place_of(keys, key)
         if place < end:
@@ -76,10 +77,10 @@ class TopN:
             del keys[end:], rows[end:]
 
     def remove(self, held: list[Any], key: Any, row: Any, sent: Sent, owes: bool = True) -> None:
-        """A row goes, which none does here."""
+        """Remove a row. This does nothing here, because the input is append-only."""
 
     def _has_come(self, rows: list[Any], place: int, end: int, sent: Sent) -> None:
-        """Tell of a row that has been put in."""
+        """Report a row that was inserted."""
         if not self._is_numbered:
             if len(rows) > end:
                 sent.add(DELETE, rows[end], 0)
@@ -98,7 +99,7 @@ class TopN:
 
 
 class LatestTopN(TopN):
-    """Of rows with the same sort key the one that comes last is the first. Nobody asks for changes."""
+    """A top-N with the newest of the rows with the same sort key first. It reports no changes."""
 
     def add(self, held: list[Any], key: Any, row: Any, sent: Sent) -> None:
         """See `TopN`."""
@@ -110,9 +111,9 @@ class LatestTopN(TopN):
 
 
 class RetractableTopN(TopN):
-    """Rows come and go, so all are held, and how often rows have gone that are still to come.
+    """A top-N of a changelog. It keeps all rows, and counts retractions that arrived before their rows.
 
-    Of rows that are the same the one that has come first goes.
+    Of equal rows, the oldest is removed first.
     """
 
     def create(self, end: int) -> Group:
@@ -139,13 +140,13 @@ class RetractableTopN(TopN):
         if held.many and (equal := held.many.get(key)) is not None:
             try:
                 equal.add(row)
-            except TypeError:  # a Python object that is no key: rows are looked at again
+            except TypeError:  # an unhashable Python object: search the rows again
                 del held.many[key]
         if place < end:
             self._has_come(rows, place, end, sent)
 
     def _count(self, missing: dict[Any, int], row: tuple[Any, ...], by: int) -> bool:
-        """Change how often a row is missing; False if it is not."""
+        """Change how often a row is missing. Returns False if it is not missing."""
         name = self.equality.key(row)
         count = missing.get(name, 0) + by
         if count > 0:
@@ -155,7 +156,7 @@ class RetractableTopN(TopN):
         return count >= 0
 
     def remove(self, held: list[Any], key: Any, row: tuple[Any, ...], sent: Sent, owes: bool = True) -> None:
-        """A row goes, the oldest of those that are the same. `owes`: one that is not there is still to come."""
+        """Remove a row, the oldest of equal ones. `owes`: whether a row that is not found is still to arrive."""
         assert isinstance(held, Group)
         keys, rows, end, missing = held
         place = self._place(held, key, row)
@@ -169,7 +170,7 @@ class RetractableTopN(TopN):
             self._count(missing, row, 1)
 
     def _place(self, held: Group, key: Any, row: tuple[Any, ...]) -> int | None:
-        """Where the row is that goes."""
+        """Return the position of the row to remove, or None if not found."""
         keys, rows = held[:2]
         first, behind = bisect_left(keys, key), bisect_right(keys, key)
         equal = held.many.get(key) if held.many else None
@@ -186,7 +187,7 @@ class RetractableTopN(TopN):
         return None if place is None else first + place
 
     def _has_gone(self, rows: list[Any], row: tuple[Any, ...], place: int, end: int, sent: Sent) -> None:
-        """Tell of a row that has been taken out."""
+        """Report a row that was removed."""
         if not self._is_numbered:
             sent.add(DELETE, row, 0)
             if len(rows) >= end:
@@ -205,9 +206,9 @@ class RetractableTopN(TopN):
 
 
 class UpdatableTopN(TopN):
-    """A row with a known unique key takes the place of the one before, and never comes later in the order than it.
+    """A top-N of updates by a unique key. A row replaces the previous one of its key, and never ranks after it.
 
-    So those behind the last number need not be held. Besides, the sort key of each unique key is.
+    So rows after the last number need not be kept. The state also has the sort key of each unique key.
     """
 
     def __init__(self, start: int, shows_number: bool, sends_before: bool, unique: Sequence[int]) -> None:
@@ -272,9 +273,9 @@ class UpdatableTopN(TopN):
 
 
 class Top1(TopN):
-    """The first row alone, while rows only come or get better: an update when another one is before it.
+    """The first row alone, if the input is append-only or updates only move rows up. A new first row is an update.
 
-    `unique`: a unique key of rows that take the place of others, if there are such.
+    `unique`: the unique key of rows that replace others, if any.
     """
 
     def __init__(self, shows_number: bool, sends_before: bool, unique: Sequence[int] = ()) -> None:

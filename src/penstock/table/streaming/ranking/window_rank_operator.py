@@ -1,6 +1,7 @@
-"""The first rows of each window and partition in some order, when the watermark has passed the window's end.
+"""Emits the first rows of each window and partition in some order when the watermark passes the window's end.
 
-State: (start, end) -> partition -> what `TopN` holds. Rows only come; those of windows that are over are late.
+State: (start, end) -> partition -> the group that `TopN` maintains. The input is append-only; rows of windows that have
+ended are late.
 """
 
 from __future__ import annotations
@@ -23,23 +24,24 @@ from penstock.table.streaming.rows.row_tuples import batch_of, tuples_of
 from penstock.table.streaming.rows.sessions import StreamSession
 from penstock.table.streaming.windows.window_ends import WindowEnds
 
-#: The state.
+#: The name of the state.
 WINDOWS: Final = "windows"
 _NUMBER: Final = BigIntType(False)
 
 
 class WindowRankOperator(StreamOperator):
-    """See the module's text.
+    """See the module docstring.
 
     Args:
-        partition: the places of the columns by which rows are partitioned besides the window.
-        edges: the places of the window's start and end.
-        is_moment: whether the time attribute is a moment, so that windows end in the session's time zone.
-        order: what rows are sorted by.
-        numbers: the first and the last number of the rows that are sent.
-        top: how rows are kept.
-        types: of the columns of the input.
-        names: of the columns of the output: those of the input, and the number if it is shown.
+        partition: the indexes of the partition columns other than the window's.
+        edges: the indexes of the window's start and end.
+        is_moment: whether the time attribute is an instant (TIMESTAMP_LTZ), so that windows end in the session's time
+            zone.
+        order: the sort keys.
+        numbers: the first and the last row number to emit.
+        top: maintains the rows of a partition.
+        types: the types of the input columns.
+        names: the names of the output columns: the input columns, and the row number if it is output.
     """
 
     is_keyed = True
@@ -69,14 +71,14 @@ class WindowRankOperator(StreamOperator):
         self._watermark = MIN_TIMESTAMP
 
     def open(self) -> None:
-        """Find the windows, and when they are due."""
+        """Look up the windows and when they are due."""
         self._ends = WindowEnds(self._session.zone if self._is_moment else None)
         self._table = self.context.keyed.table(WINDOWS)
         self._due = [(self._ends.due_ms(window[1]), window) for window in self._table.panes]
         heapify(self._due)
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
-        """Take rows in."""
+        """Add rows to their windows."""
         taken = as_columns(batch, self.context.operator_name)
         starts, ends = (milliseconds(taken.columns.column(edge)).tolist() for edge in self._edges)
         keys = self._partition.of(taken.columns)
@@ -105,7 +107,7 @@ class WindowRankOperator(StreamOperator):
             self.context.count(LATE_RECORDS, late)
 
     def process_watermark(self, timestamp: int) -> None:
-        """Send the rows of the windows that are over, in order of time."""
+        """Emit the rows of the windows that have ended, in order of time."""
         self._watermark = max(self._watermark, timestamp)
         while self._due and self._due[0][0] <= timestamp:
             _, window = heappop(self._due)

@@ -1,1 +1,1 @@
-"""Records of streams as rows of tables, and back."""
+"""Converts records of streams to rows of tables, and back."""

@@ -1,4 +1,4 @@
-"""A stream of the program that is read as a table, and the operator that makes columns of its records."""
+"""A data stream that is read as a table, and the operator that converts its records to columns."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from penstock.table.streaming.rows.sessions import StreamSession
 
 @dataclass(frozen=True, eq=False)
 class RecordStream:
-    """Where records come from, what they are, and which kinds of rows may be among them, a byte each.
+    """The source of records, their layout, and the row kinds that they may have, one byte each.
 
-    Two of them are equal only when they are the same: their columns say nothing of their records.
+    Instances are compared by identity, because their columns do not identify their records.
     """
 
     upstreams: tuple[Upstream, ...]
@@ -31,15 +31,15 @@ class RecordStream:
 
 
 class FromRecordsOperator(StreamOperator):
-    """Makes columns of records, and keeps their timestamps.
+    """Converts records to columns and keeps their timestamps.
 
     Args:
-        layout: what the records are.
-        kinds: which kinds of rows may be among them.
-        names: the names of the columns in streams.
-        required: the places of columns without NULL, each with the name it has in the table.
-        key: the columns that a deletion has; empty where it has all.
-        session: the time zone of points in time that have none.
+        layout: the layout of the records.
+        kinds: the row kinds that records may have.
+        names: the names of the columns within streams.
+        required: the indexes of NOT NULL columns, each with its name in the table.
+        key: the columns that a deletion has; empty if it has all.
+        session: provides the time zone of times that have none.
     """
 
     def __init__(
@@ -59,11 +59,11 @@ class FromRecordsOperator(StreamOperator):
         self._session = session
 
     def open(self) -> None:
-        """Make what converts records."""
+        """Create the converter of records."""
         self._columns = self._layout.open(self._session.zone, self.context.operator_name)
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
-        """Turn records into columns."""
+        """Convert records to columns."""
         kinds = kinds_of(batch)
         if kinds is not None:
             self._check_kinds(kinds, batch)

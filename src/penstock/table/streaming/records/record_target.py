@@ -1,4 +1,4 @@
-"""What is to become of the rows of a plan as records of a stream."""
+"""How to convert the rows of a plan to records of a stream."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from penstock.table.streaming.rows.sessions import StreamSession
 
 @dataclass(frozen=True)
 class RecordTarget:
-    """A plan and the records that are made of its rows.
+    """A plan and the records to create from its rows.
 
     Attributes:
-        plan: gives the rows.
-        schema: its columns as the program declares them: where these have no NULL, rows with NULL fail the job.
-        shape: what a record is.
+        plan: produces the rows.
+        schema: the columns as declared by the user; NULL in a NOT NULL column fails the job.
+        shape: the shape of a record.
         type_info: the type of the records.
-        accepts: the changes that the stream takes.
-        wants_before: whether updates come with the row as it was before.
-        rowtime: the place of the column that becomes the timestamp of a record, if there is one.
-        key: the places of the primary key, by which rows are replaced; empty where they are not.
-        title: what errors call the stream.
+        accepts: the changes that the stream accepts.
+        wants_before: whether updates include the previous row (UPDATE_BEFORE).
+        rowtime: the index of the column that becomes the timestamp of a record, if any.
+        key: the indexes of the primary key columns if rows are replaced by key; else empty.
+        title: the name of the stream in errors.
     """
 
     plan: Node
@@ -44,12 +44,12 @@ class RecordTarget:
     title: str = "*anonymous_datastream_sink*"
 
     def operator(self, session: StreamSession) -> Callable[[], StreamOperator]:
-        """What makes the operator."""
+        """Return the factory of the operator."""
         names = tuple(self.plan.schema.names)
         return partial(ToRecordsOperator, self.shape, self.rowtime, self.wants_before, session, names)
 
     def check_key(self, changes: Changes, keys: Callable[[], frozenset[frozenset[int]]]) -> None:
-        """Refuse rows that replace others by a key of the plan that is not the declared one."""
+        """Raise `UnsupportedError` if rows replace others by a key of the plan that is not the declared one."""
         if self.wants_before or changes == INSERTS or frozenset(self.key) in keys():
             return
         names = ", ".join(self.schema.names[place] for place in self.key)

@@ -1,4 +1,4 @@
-"""Event time of rows whose source sends its watermarks itself."""
+"""Event time of rows whose source emits watermarks itself."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from penstock.table.typed.nodes import FunctionCall, Typed
 
 
 def is_source_watermark(expression: Typed) -> bool:
-    """Whether an expression is SOURCE_WATERMARK(), perhaps in a cast."""
+    """Return whether an expression is SOURCE_WATERMARK(), possibly in a cast."""
     while isinstance(expression, FunctionCall) and expression.function == "CAST":
         (expression,) = expression.operands
     return isinstance(expression, FunctionCall) and expression.function == "SOURCE_WATERMARK"
 
 
 class SourceWatermarkOperator(StreamOperator):
-    """Gives rows the timestamps that their time attribute has. Watermarks pass as they come.
+    """Sets the timestamps of rows from their time attribute. Watermarks pass unchanged.
 
     Args:
-        column: the place of the time attribute.
+        column: the index of the time attribute.
         null_times: handles rows with a NULL event time.
     """
 
@@ -31,7 +31,7 @@ class SourceWatermarkOperator(StreamOperator):
         self._null_times = null_times
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
-        """Pass rows on with their timestamps."""
+        """Emit the rows with their timestamps."""
         taken = as_columns(batch, self.context.operator_name)
         try:
             timed = self._null_times.take_out(taken, taken.columns.column(self._column))

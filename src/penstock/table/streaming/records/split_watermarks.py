@@ -1,4 +1,4 @@
-"""Event time of the splits of a table: worked out where the table is read, of each split by itself."""
+"""Event time of the splits of a table, computed where the table is read, separately for each split."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from penstock.table.typed.nodes import Typed
 
 @dataclass(frozen=True)
 class TableTime:
-    """How rows of a table have event time.
+    """How to compute the event time of a table's rows.
 
     Args:
-        time: over the columns that are read.
-        watermark: over these columns, and the time behind them.
-        width: how many columns are read.
-        session: of the operator that reads.
+        time: the event time, an expression over the columns that are read.
+        watermark: the watermark, an expression over these columns followed by the time.
+        width: the number of columns that are read.
+        session: the session of the reading operator.
         null_times: handles rows with a NULL event time.
-        gap: after how many rows there is a watermark; 0 for one after each batch.
+        gap: the number of rows between watermarks; 0 for one watermark after each batch.
     """
 
     time: Typed
@@ -40,7 +40,7 @@ class TableTime:
     gap: int = 0
 
     def strategy(self) -> WatermarkStrategy:
-        """The same for a source."""
+        """Return the watermark strategy for a source."""
         return WatermarkStrategy.for_batches(partial(SplitWatermarks, self))
 
 
@@ -71,7 +71,7 @@ class SplitWatermarks(BatchWatermarks):
         return None if self._timed is None else self._timed.rejected
 
     def follow(self, batch: Any) -> Iterable[tuple[ColumnBatch, int | None]]:
-        """See `BatchWatermarks`: of the batch whose times were computed last."""
+        """See `BatchWatermarks`. The batch must be the one whose times were computed last."""
         assert self._timed is not None
         return self._row_times.follow(batch, Columns([*batch.columns.columns, self._timed.times], len(batch)))
 

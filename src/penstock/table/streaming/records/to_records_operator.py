@@ -1,4 +1,4 @@
-"""Rows of a table as the records of a stream of the program."""
+"""Converts rows of a table to records of a data stream."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from penstock.table.streaming.rows.sessions import StreamSession
 
 
 class ToRecordsOperator(StreamOperator):
-    """Makes records of rows. Watermarks pass as they come.
+    """Converts rows to records. Watermarks pass unchanged.
 
     Args:
-        shape: what a record is.
-        rowtime: the place of the column that becomes the timestamp of a record; None for records without timestamps.
-        keeps_before: whether previous rows of updates are among the records. Without, they are deletions: the query
-            sends them only where no new row needs to follow, such as in a join with a further condition.
-        session: the time zone of moments.
-        names: of the columns, for errors.
+        shape: the shape of a record.
+        rowtime: the index of the column that becomes the timestamp of a record; None for records without timestamps.
+        keeps_before: whether previous rows of updates (UPDATE_BEFORE) become records. Otherwise they are deletions:
+            the query sends them only if no new row needs to follow, such as in a join with a further condition.
+        session: provides the time zone of instants.
+        names: the names of the columns, for errors.
     """
 
     def __init__(
@@ -41,11 +41,11 @@ class ToRecordsOperator(StreamOperator):
         self._session = session
 
     def open(self) -> None:
-        """Make what converts values."""
+        """Create the converter of values."""
         self._records = self._shape.open(self._session.zone)
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
-        """Turn columns into records."""
+        """Convert columns to records."""
         taken = as_columns(batch, self.context.operator_name)
         if not self._keeps_before:
             taken = without_update_before(taken)

@@ -1,1 +1,1 @@
-"""Rewrites of logical plans: the same rows with less work."""
+"""Rewrites logical plans, so that the same rows take less work."""

@@ -1,4 +1,4 @@
-"""Filters and projections that follow one another, as one step."""
+"""Combines consecutive filters and projections into one step."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from penstock.table.typed.nodes import Field, FunctionCall, Typed, transformed
 
 @dataclass(frozen=True, slots=True)
 class Calc:
-    """What filters and projections over `input` come to. `expressions`: None for its columns as they are."""
+    """The combined filters and projections over `input`. `expressions`: None if its columns stay unchanged."""
 
     input: Node
     condition: Typed | None
@@ -22,7 +22,7 @@ class Calc:
 
 
 def calc_of(node: Node, calls: Calls) -> Calc:
-    """The filters and projections from a node down, as far as they can be one."""
+    """Combine the filters and projections from a node down, as far as possible."""
     condition: Typed | None = None
     expressions: tuple[Typed, ...] | None = None
     while True:
@@ -43,12 +43,12 @@ def calc_of(node: Node, calls: Calls) -> Calc:
 
 
 def over(expression: Typed, inner: tuple[Typed, ...]) -> Typed:
-    """An expression over the columns of a projection, as one over those that it reads."""
+    """Rewrite an expression over a projection's columns as one over the projection's input."""
     return transformed(expression, lambda node: inner[node.index] if isinstance(node, Field) else node)
 
 
 def may_be_repeated(inner: tuple[Typed, ...], used: Sequence[Typed]) -> bool:
-    """Whether what a projection computes may be put where it is used: at most once, and with the same result."""
+    """Return whether a projection's calls can be inlined: each is used at most once and gives the same result there."""
     for index, expression in enumerate(inner):
         if not isinstance(expression, FunctionCall):
             continue
@@ -59,6 +59,6 @@ def may_be_repeated(inner: tuple[Typed, ...], used: Sequence[Typed]) -> bool:
 
 
 def is_identity(expressions: Sequence[Typed], schema: RowSchema) -> bool:
-    """Whether they are all the columns as they are."""
+    """Return whether the expressions are all the columns, unchanged."""
     fields = [one.index for one in expressions if isinstance(one, Field)]
     return len(expressions) == len(schema) and fields == list(range(len(schema)))

@@ -1,4 +1,4 @@
-"""Columns that nobody reads are left out, so that joins do not keep them and the network does not carry them."""
+"""Removes columns that are never read, so that joins do not keep them and the network does not carry them."""
 
 from __future__ import annotations
 
@@ -13,33 +13,33 @@ from penstock.table.plan.row_schema import RowSchema
 from penstock.table.streaming.rewrites.together import Together
 from penstock.table.typed.nodes import Field, Typed, transformed
 
-#: where columns of a node are in the one that takes its place
+#: the index of each column of a node in the node that replaces it
 Places: TypeAlias = Mapping[int, int]
 Used: TypeAlias = frozenset[int]
 #: a table and its options
 ScanKey: TypeAlias = tuple[tuple[str, str, str], tuple[tuple[str, str], ...]]
-#: what is used of a table with watermarks, given what is used of it in one place
+#: returns all columns used of a table with watermarks, given the ones used in one place
 OfTimed: TypeAlias = Callable[[logical.WatermarkAssigner, Used], Used]
-#: a table that gives only these columns, or None where it gives all or none
+#: returns a table with only these columns, or None if it cannot be narrowed
 Narrowed: TypeAlias = Callable[[Scan, Sequence[int]], Scan | None]
 #: whether a top-N needs all columns of its input
 IsWhole: TypeAlias = Callable[[logical.Rank | logical.Sort], bool]
 
-#: how many columns a window table has after those of its input
+#: the number of columns that a window table adds after its input's
 _EDGES: Final = 3
 
 
 def never(node: logical.Rank | logical.Sort) -> bool:
-    """For top-Ns none of which needs all columns."""
+    """Return False: no top-N needs all columns."""
     return False
 
 
 def without_unread_columns(plan: Node, narrowed: Narrowed, is_whole: IsWhole = never) -> Node:
-    """The plan without columns that nobody reads. Those of its result stay, and so do parts that lose nothing.
+    """Remove columns that are never read. The result keeps its columns, and unchanged parts stay the same objects.
 
-    A table that is read in several places is read with all columns that any of them reads, so that it can be read once.
-    So is one with watermarks: what its columns are computed from is worked out once, and so are the watermarks.
-    `is_whole`: whether a top-N has to tell rows apart by all of their columns.
+    A table that is read in several places is read with all columns that any of them needs, so that one scan can serve
+    all. The same applies to a table with watermarks: its computed columns and its watermarks are computed once.
+    `is_whole`: whether a top-N has to distinguish rows by all of their columns.
     """
     together = Together[int]()
     asked = _columns_read(plan, is_whole, together.record)
@@ -53,7 +53,7 @@ def without_unread_columns(plan: Node, narrowed: Narrowed, is_whole: IsWhole = n
 
 
 def columns_read(plan: Node, is_whole: IsWhole = never) -> dict[ScanKey, Used]:
-    """The columns that a plan reads of each of its tables, wherever it does."""
+    """Return the columns that a plan reads of each of its tables, over all places."""
     return _columns_read(plan, is_whole, Together[int]().record)
 
 
@@ -69,12 +69,12 @@ def _columns_read(plan: Node, is_whole: IsWhole, timed: OfTimed) -> dict[ScanKey
 
 
 def no_narrower(scan: Scan, columns: Sequence[int]) -> Scan | None:
-    """For tables that are always read whole."""
+    """Return None, for tables that are always read whole."""
     return None
 
 
 def scan_key(scan: Scan) -> ScanKey:
-    """What is the same for tables that are read alike."""
+    """Return a key that is equal for tables that are read alike."""
     return scan.path, scan.options
 
 
@@ -83,18 +83,18 @@ def _same_places(node: Node) -> Places:
 
 
 def all_columns(node: Node) -> Used:
-    """The places of all columns of a node."""
+    """Return the indexes of all columns of a node."""
     return frozenset(range(len(node.schema)))
 
 
 def columns_in(expressions: Iterable[Typed | None]) -> Used:
-    """The columns that expressions read."""
+    """Return the columns that expressions read."""
     parts = (part for part in expressions if part is not None)
     return frozenset(one.index for part in parts for one in part.walk() if isinstance(one, Field))
 
 
 def columns_of_calls(calls: Iterable[AggregateCall]) -> Used:
-    """The columns that aggregate calls read."""
+    """Return the columns that aggregate calls read."""
     found: set[int] = set()
     for call in calls:
         found |= columns_in([*call.operands, call.condition])
@@ -103,7 +103,7 @@ def columns_of_calls(calls: Iterable[AggregateCall]) -> Used:
 
 
 class _Pruner:
-    """Leaves out columns. `scan` says what of a table is read; `timed` what of one with watermarks is."""
+    """Removes columns. `scan` gets the columns read of a table, `timed` the ones read of a table with watermarks."""
 
     def __init__(self, scan: Callable[[Scan, Used], tuple[Node, Places]], is_whole: IsWhole, timed: OfTimed) -> None:
         self._is_whole = is_whole
@@ -127,7 +127,7 @@ class _Pruner:
         }
 
     def _exactly(self, node: Node, used: Used) -> tuple[Node, Places]:
-        """A node with these columns alone, in their order; with the first one if there is none."""
+        """Return a node with exactly these columns, in their order, or with its first column if `used` is empty."""
         used = used or frozenset({0} if len(node.schema) else ())
         found, places = self.kept(node, used)
         if len(found.schema) == len(used):
@@ -139,14 +139,14 @@ class _Pruner:
         return narrowed, {index: place for place, index in enumerate(sorted(used))}
 
     def kept(self, node: Node, used: Used) -> tuple[Node, Places]:
-        """A node with at least these columns, and where the columns that it still has are."""
+        """Return a node with at least these columns, and the new indexes of its remaining columns."""
         rule = self._rules.get(type(node))
         if rule is None:
             return self._over_all(node), _same_places(node)
         return rule(node, used)
 
     def _over_all(self, node: Node) -> Node:
-        """A node of which nothing is known but that it reads all columns of its inputs."""
+        """Rewrite the inputs of a node that may read all of their columns."""
         return with_inputs(node, [self.kept(one, all_columns(one))[0] for one in node.inputs()])
 
     def _project(self, node: logical.Project, used: Used) -> tuple[Node, Places]:
@@ -166,7 +166,7 @@ class _Pruner:
         return logical.Filter(schema=schema, input=inner, condition=_moved(node.condition, places)), places
 
     def _normalize(self, node: logical.ChangelogNormalize, used: Used) -> tuple[Node, Places]:
-        # Exactly these, also of a table that is read whole: an update of other columns changes nothing.
+        # Exactly these, even if the table is read whole, so that updates of other columns change nothing.
         inner, places = self._exactly(node.input, used | frozenset(node.key))
         if inner is node.input:
             return node, places
@@ -208,7 +208,7 @@ class _Pruner:
         return replace(node, schema=schema, input=inner, time=found[node.time], partition=partition), places
 
     def _sides(self, node: logical.Join | logical.TemporalJoin, asked: Used) -> tuple[Node, Node, Places]:
-        """Both sides with these columns alone, and where the columns are among those of both."""
+        """Return both sides with only these columns, and the new indexes of the columns within both."""
         width = len(node.left.schema)
         left, of_left = self._exactly(node.left, frozenset(index for index in asked if index < width))
         right, of_right = self._exactly(node.right, frozenset(index - width for index in asked if index >= width))
@@ -231,7 +231,7 @@ class _Pruner:
 
     def _temporal_join(self, node: logical.TemporalJoin, used: Used) -> tuple[Node, Places]:
         width = len(node.left.schema)
-        # The right side's event time says since when a row is valid, also where nobody reads it.
+        # The right side's event time determines since when a row is valid, even if nothing else reads it.
         times = {width + place for place, column in enumerate(node.right.schema) if column.time is not None}
         left, right, places = self._sides(node, used | columns_in([node.condition, node.time]) | times)
         if left is node.left and right is node.right:
@@ -351,7 +351,7 @@ class _Pruner:
 
 
 def _moved(expression: Typed, places: Places) -> Typed:
-    """An expression over columns that are somewhere else now."""
+    """Rewrite an expression for the new indexes of its columns."""
     return transformed(expression, lambda one: replace(one, index=places[one.index]) if isinstance(one, Field) else one)
 
 

@@ -1,4 +1,4 @@
-"""Filters are asked as early as possible, so that fewer rows are carried, kept and joined."""
+"""Moves filters down, so that fewer rows are sent, kept and joined."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from penstock.table.typed.nodes import Constant, Field, Typed, conjuncts, transf
 
 
 def with_early_filters(plan: Node, calls: Calls) -> Node:
-    """The plan with its filters as far down as they give the same rows. Parts that stay are the same objects."""
+    """Move the filters of a plan down as far as its rows stay the same. Unchanged parts stay the same objects."""
     return _Pusher(calls).node(plan, [])
 
 
@@ -26,7 +26,7 @@ class _Pusher:
         self._calls = calls
 
     def node(self, node: Node, asked: Sequence[Typed]) -> Node:
-        """A part of a plan, of whose rows only those are wanted for which all of `asked` are true."""
+        """Rewrite a part of a plan to produce only the rows that satisfy all of `asked`."""
         match node:
             case logical.Filter():
                 return self._filter(node, asked)
@@ -66,7 +66,7 @@ class _Pusher:
         return self._above(found, [] if rest == TRUE else conjuncts(rest))
 
     def _temporal_join(self, node: logical.TemporalJoin, asked: Sequence[Typed]) -> Node:
-        """No filter goes to the right side: without a row that it drops, an older version would take its place."""
+        """Move filters down, except to the right side, where an older version would replace a dropped row."""
         columns = range(len(node.left.schema))
         is_inner = node.join_type is logical.JoinType.INNER
         stays, left = _split(asked, lambda part: _within(part, columns))
@@ -87,7 +87,7 @@ class _Pusher:
 
 
 def _split(asked: Sequence[Typed], moved: Callable[[Typed], Typed | None]) -> tuple[list[Typed], list[Typed]]:
-    """The conditions that have to stay above a node, and those that are asked below it, as `moved` makes them."""
+    """Split conditions into ones that must stay above a node and ones that go below it, rewritten by `moved`."""
     stays, goes = [], []
     for part in asked:
         below = moved(part) if is_stable(part) and columns_in([part]) else None
@@ -103,7 +103,7 @@ def _within(part: Typed, columns: Collection[int]) -> Typed | None:
 
 
 def _free_columns(node: logical.WindowTable) -> Collection[int]:
-    """The columns by which rows may be left out ahead of a window table: any row may be part of a session."""
+    """Return the columns that a filter below a window table may use. Any row may be part of a session."""
     return node.partition if node.kind == "SESSION" else range(len(node.input.schema))
 
 
@@ -114,7 +114,7 @@ def _through_keys(part: Typed, keys: Sequence[int]) -> Typed | None:
 
 
 def _through_project(part: Typed, expressions: Sequence[Typed]) -> Typed | None:
-    """A condition over a projection as one over its input; None where something would be computed twice."""
+    """Rewrite a condition over a projection for its input. None if something would be computed twice."""
     if not all(isinstance(expressions[index], Field | Constant) for index in columns_in([part])):
         return None
     return transformed(part, lambda one: expressions[one.index] if isinstance(one, Field) else one)

@@ -1,7 +1,7 @@
-"""Fields of rows that nobody reads are not read from tables that can give the others alone.
+"""Removes unread fields of ROW columns, if the table can read the other fields alone.
 
-Between a table and where its rows are taken apart there may be projections, filters and watermarks. Everything else
-reads columns as a whole.
+Only projections, filters and watermarks may be between the table and the access to the fields. All other nodes read
+whole columns.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from penstock.table.streaming.rewrites.together import Together
 from penstock.table.typed.nodes import Constant, Field, FunctionCall, Lambda, Typed
 
 Used: TypeAlias = frozenset[Path]
-#: where the fields that are read are now: each is a column
+#: the column that now holds each field that is read
 Places: TypeAlias = Mapping[Path, int]
 _FIELD: Final = "FIELD"
 
 
 def without_unread_fields(plan: Node, tables: PushDown) -> Node:
-    """The plan that reads only the fields of rows that it needs. Columns of its result stay, with their names."""
+    """Rewrite a plan to read only the fields that it needs. The columns of its result stay, with their names."""
     asked: dict[ScanKey, Used] = {}
     together = Together[Path]()
     found: dict[ScanKey, Scan | None] = {}
@@ -62,12 +62,12 @@ def _same_places(node: Node) -> Places:
 
 
 def _shortest(paths: AbstractSet[Path]) -> list[Path]:
-    """The paths without those that lie in others."""
+    """Return the paths without the ones within other paths."""
     return sorted(one for one in paths if not any(one[:length] in paths for length in range(1, len(one))))
 
 
 class _Pruner:
-    """Takes rows apart. `scan` says what of a table is read; `timed` what of one with watermarks is."""
+    """Reads single fields. `scan` gets the paths read of a table, `timed` the ones read of a table with watermarks."""
 
     def __init__(
         self,
@@ -83,13 +83,13 @@ class _Pruner:
         }
 
     def whole(self, node: Node) -> Node:
-        """A node with all its columns."""
+        """Rewrite a node, keeping all its columns."""
         if type(node) not in self._rules:
             return with_inputs(node, [self.whole(one) for one in node.inputs()])
         return self._kept(node, frozenset(_same_places(node)))[0]
 
     def _kept(self, node: Node, used: Used) -> tuple[Node, Places]:
-        """A node with columns for what is used of it, and where these are; more may be there."""
+        """Return a node with columns for the used paths, and their indexes. It may have more columns."""
         rule = self._rules.get(type(node))
         return (self.whole(node), _same_places(node)) if rule is None else rule(node, used)
 
@@ -130,7 +130,7 @@ class _Pruner:
 
 
 def _below(expression: Typed, fields: Path) -> Typed:
-    """A field of a field of what an expression gives."""
+    """Return the access to a nested field of an expression."""
     for place in fields:
         kind = tuple(expression.type.children())[place]
         kind = kind.nullable() if expression.type.is_nullable else kind
@@ -139,7 +139,7 @@ def _below(expression: Typed, fields: Path) -> Typed:
 
 
 def _path(expression: Typed) -> Path | None:
-    """The field that an expression only reads."""
+    """Return the path of the field that an expression reads, or None if it is not a plain field."""
     if isinstance(expression, Field):
         return (expression.index,)
     if isinstance(expression, FunctionCall) and expression.function == _FIELD:
@@ -156,12 +156,12 @@ def _paths_in(expressions: Iterable[Typed]) -> Iterator[Path]:
         if path is not None:
             yield path
         elif not isinstance(one, Lambda):
-            # The fields of a function's body are its parameters.
+            # The fields in a function's body are its parameters.
             yield from _paths_in(one.children())
 
 
 def _moved(expression: Typed, places: Places) -> Typed:
-    """An expression over what is somewhere else now."""
+    """Rewrite an expression for the columns that now hold its fields."""
     path = _path(expression)
     if path is None:
         if isinstance(expression, FunctionCall):
@@ -175,7 +175,7 @@ def _moved(expression: Typed, places: Places) -> Typed:
 
 
 def _reread(expression: Typed, fields: int, place: int) -> Typed:
-    """A chain of fields whose last `fields` ones are read of the column of this place."""
+    """Rebuild a chain of field accesses, whose last `fields` ones read the column at this index."""
     if fields:
         assert isinstance(expression, FunctionCall)
         row, number = expression.operands

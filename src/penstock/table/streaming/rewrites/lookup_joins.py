@@ -1,7 +1,7 @@
-"""Joins FOR SYSTEM_TIME AS OF a processing time become look-ups: the table is asked for the rows of keys.
+"""Turns joins FOR SYSTEM_TIME AS OF a processing time into lookups, which query the table by keys.
 
-What the condition says of the table alone is asked of the rows that it gives; columns that are computed are computed
-of these rows. An equality of a stored column with an expression of the left side, or with a constant, is a key.
+Conditions on the table alone filter the rows that it returns, and computed columns are computed from these rows. An
+equality of a stored column with an expression of the left side or a constant is a key.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from penstock.table.typed.nodes import Constant, Field, FunctionCall, Typed
 
 
 def with_lookup_joins(node: Node, calls: Calls) -> Node:
-    """The plan with look-ups. Raises `UnsupportedError` and `ValidationError` where a table cannot be asked."""
+    """Rewrite a plan with lookups. Raises `UnsupportedError` and `ValidationError` if a table cannot be looked up."""
     if isinstance(node, TemporalJoin) and node.left.schema[node.time.index].time is TimeAttribute.PROCTIME:
         return _Lookup(node, with_lookup_joins(node.left, calls), calls).join()
     return with_inputs(node, [with_lookup_joins(one, calls) for one in node.inputs()])
 
 
 class _Lookup:
-    """The making of one look-up join."""
+    """Builds one lookup join."""
 
     def __init__(self, node: TemporalJoin, left: Node, calls: Calls) -> None:
         self._node = node
@@ -44,7 +44,7 @@ class _Lookup:
         self._rest: list[Typed] = []
 
     def join(self) -> LookupJoin:
-        """The node."""
+        """Build the node."""
         node = self._node
         table = self._right(node.right)
         for part in parts_of(node.condition):
@@ -76,7 +76,7 @@ class _Lookup:
         return None if found == TRUE else found
 
     def _right(self, right: Node) -> Scan:
-        """The table below projections, filters and watermarks, which say nothing about a table that is asked."""
+        """Return the table below projections, filters and watermarks. Watermarks have no effect on a lookup."""
         expressions: tuple[Typed, ...] = tuple(right.schema.fields())
         where: list[Typed] = []
         below = right
@@ -102,7 +102,7 @@ class _Lookup:
         return below
 
     def _take(self, part: Typed) -> None:
-        """A part of the condition: something to ask ahead, a key, a filter of the table, or what is asked of pairs."""
+        """Classify a part of the condition: a check before the lookup, a key, a table filter, a condition on pairs."""
         sides = {index >= self._width for index in columns_in([part])}
         if sides == {False} and is_stable(part):
             self._asks.append(part)
@@ -123,7 +123,7 @@ class _Lookup:
         return False
 
     def _take_constant(self, part: Typed) -> None:
-        """A filter of the table that is an equality with a constant is a key, so that the table gives fewer rows."""
+        """Turn a table filter `column = constant` into a key, so that the table returns fewer rows."""
         if isinstance(part, FunctionCall) and part.function == "=":
             for one, other in (part.operands, part.operands[::-1]):
                 if isinstance(one, Constant) and one.value is not None and self._adds(other, one):
@@ -131,7 +131,7 @@ class _Lookup:
                     return
 
     def _adds(self, column: Typed, value: Typed) -> bool:
-        """Whether a stored column is a key now."""
+        """Add a key, if it is a stored column with a suitable type. Returns whether it was added."""
         if not isinstance(column, Field) or column.index in self._keys:
             return False
         if not are_keys(column.type, value.type):

@@ -1,4 +1,4 @@
-"""What streams refuse of OVER before plans are rewritten: calls over different windows in one query."""
+"""Checks OVER before plans are rewritten: streams reject calls over different windows in one query."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def check_windows(plan: Node) -> None:
 
 
 def _has_other_window(node: Over) -> bool:
-    """Whether the same query has calls over another window, which are right below."""
+    """Return whether the same query has calls over another window, directly below."""
     below = node.input
     if isinstance(below, Project):
         added = below.schema.names[len(below.input.schema) :]

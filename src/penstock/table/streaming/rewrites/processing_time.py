@@ -1,11 +1,11 @@
-"""Processing time of rows that are updated or go.
+"""Processing time of rows that are updated or deleted.
 
-PROCTIME() of such a row says one time when the row comes and another one when it goes. A step that keeps rows would not
-find again the one that goes, and hold it for ever. So its rows carry a constant in the place of the time, and the time
-is worked out where it is read, behind the steps that keep rows.
+PROCTIME() of such a row returns one time for the insert and another for the retraction. A step that keeps rows would
+not find the retracted row, and would keep it forever. So its rows carry a constant instead of the time, and the time is
+computed where it is read, after the steps that keep rows.
 
-The order by such a time is the order in which rows come. Which row goes then matters, also among rows that are alike in
-all columns that are read: so a top-N in this order is handed all columns.
+Ordering by such a time means arrival order. It then matters which row is retracted, even among rows that are equal in
+all columns that are read. So a top-N in this order gets all columns.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from penstock.table.plan.row_schema import TimeAttribute
 from penstock.table.streaming.rewrites.columns import columns_in, columns_of_calls
 from penstock.table.typed.nodes import Constant, Field, FunctionCall, Typed, transformed
 
-#: the places of columns whose time is not worked out yet
+#: the indexes of columns whose time is not computed yet
 Places: TypeAlias = frozenset[int]
 
 _NONE: Final[Places] = frozenset()
-#: what hands on rows that only come as such
+#: nodes whose output is append-only if their inputs are
 _PLAIN: Final = (
     logical.Values,
     logical.ArrowRows,
@@ -44,12 +44,15 @@ _PLAIN: Final = (
 
 
 def with_late_processing_time(plan: Node, calls: Calls, changes: Callable[[Node], Changes]) -> Node:
-    """The plan in which no step keeps such times. Parts that keep none stay the same objects."""
+    """Rewrite a plan so that no step keeps such times. Parts that keep none stay the same objects."""
     return _Rewriter(calls, changes).with_times(plan)
 
 
 def orders_by_arrival(node: logical.Rank | logical.Sort, table: Callable[[logical.Scan], TableReader]) -> bool:
-    """Whether a top-N is by a processing time, and its rows may go: of joins and groups that is taken for certain."""
+    """Return whether a top-N is ordered by a processing time and its input may have retractions.
+
+    Groups, and joins other than INNER and SEMI, are assumed to have them.
+    """
     order = node.order if isinstance(node, logical.Rank) else node.keys
     times = {node.input.schema[key.index].time for key in order}
     return TimeAttribute.PROCTIME in times and not _only_comes(node.input, table)
@@ -73,7 +76,7 @@ def _only_comes(node: Node, table: Callable[[logical.Scan], TableReader]) -> boo
 class _Part(NamedTuple):
     """A part of a plan whose columns `late` hold a constant.
 
-    `known`: the same with times in all columns, as long as no step of it keeps rows that have them; else None.
+    `known`: the same part with times in all columns, as long as no step in it keeps rows with such times; else None.
     """
 
     node: Node
@@ -87,7 +90,7 @@ class _Rewriter:
         self._changes = changes
 
     def with_times(self, node: Node) -> Node:
-        """A part of a plan with times in all columns."""
+        """Rewrite a part of a plan to have times in all columns."""
         return self._with_times(self._part(node))
 
     def _with_times(self, part: _Part) -> Node:
@@ -111,7 +114,7 @@ class _Rewriter:
                 parts = [self._part(one) for one in node.parts]
                 return self._passing(node, with_inputs(node, [one.node for one in parts]), parts)
             case logical.Rank() | logical.Sort():
-                # The order by a late time is that in which rows come, see `RankRule`.
+                # Ordering by a late time means arrival order, see `RankRule`.
                 read = frozenset(node.partition) if isinstance(node, logical.Rank) else _NONE
                 return self._keeping(node, [self._part(node.input)], read)
             case logical.Over():
@@ -126,7 +129,7 @@ class _Rewriter:
                 return _Part(found, _NONE, found)
 
     def _read(self, expression: Typed, late: Places) -> Typed:
-        """An expression that works out the times that it reads."""
+        """Rewrite an expression to compute the times that it reads."""
         if not late:
             return expression
         return transformed(expression, lambda one: self._now if _is_among(one, late) else one)
@@ -148,7 +151,7 @@ class _Rewriter:
         return _Part(replace(node, input=inner.node, expressions=tuple(expressions)), frozenset(late), known)
 
     def _passing(self, node: Node, found: Node, parts: list[_Part]) -> _Part:
-        """What hands rows on as they are."""
+        """Rewrite a node that passes rows on unchanged."""
         known = [part.known for part in parts if part.known is not None]
         return _Part(
             found,
@@ -159,7 +162,7 @@ class _Rewriter:
     # --- steps that keep rows -----------------------------------------------------------------------------------------
 
     def _keeping(self, node: Node, sides: list[_Part], read: Iterable[int]) -> _Part:
-        """What keeps the rows of its inputs, and works with the columns `read` of all of them."""
+        """Rewrite a node that keeps the rows of its inputs and uses the columns `read` of all of them."""
         inputs: list[Node] = []
         late: set[int] = set()
         begin = 0
@@ -172,7 +175,7 @@ class _Rewriter:
                 late |= places
             begin += len(side.schema)
         found = with_inputs(node, inputs)
-        # The columns of the right side of a semi or an anti join are none of the result.
+        # The result of a semi or an anti join has no columns of the right side.
         shown = frozenset(place for place in late if place < len(node.schema))
         return _Part(found, shown, None if late else found)
 

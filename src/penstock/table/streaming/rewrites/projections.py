@@ -1,4 +1,4 @@
-"""Projections of projections are one, and those that change nothing are none, so that plans alike look alike."""
+"""Merges consecutive projections and removes ones without effect, so that equivalent plans become equal."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from penstock.table.streaming.rewrites.calc import is_identity, may_be_repeated,
 
 
 def with_few_projections(node: Node) -> Node:
-    """The plan with as few projections as do. The one at the top stays, because it has the names of the result."""
+    """Reduce the projections of a plan. The one at the top stays, because it has the names of the result."""
     node = with_inputs(node, [_without_needless(with_few_projections(one)) for one in node.inputs()])
     if isinstance(node, Project) and isinstance(node.input, Project):
         inner = node.input
@@ -26,5 +26,5 @@ def _without_needless(node: Node) -> Node:
 
 
 def _same_columns(one: RowSchema, other: RowSchema) -> bool:
-    """Whether they have the same columns but for their names."""
+    """Return whether two schemas have the same columns, apart from their names."""
     return [(column.type, column.time) for column in one] == [(column.type, column.time) for column in other]

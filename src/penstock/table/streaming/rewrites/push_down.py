@@ -1,6 +1,6 @@
-"""Filters and limits go into tables that can do with them: fewer rows are read.
+"""Pushes filters and limits down into tables that support them, so that fewer rows are read.
 
-A table that is read in several places is read once, so only what all places ask of it goes in.
+A table that is read in several places is scanned once, so only what all places have in common is pushed down.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from penstock.table.typed.nodes import Typed, conjuncts
 
 
 def with_pushed_filters(plan: Node, calls: Calls, tables: PushDown) -> Node:
-    """The plan whose tables leave out rows; the conditions that tables take are gone. Filters are down already."""
+    """Push filters, already moved down, into tables. Conditions that a table applies are removed."""
     asked = _asked_everywhere(plan)
     found: dict[ScanKey, PushedFilter | None] = {}
 
@@ -45,7 +45,7 @@ def with_pushed_filters(plan: Node, calls: Calls, tables: PushDown) -> Node:
 
 
 def asked_of_tables(plan: Node) -> dict[ScanKey, list[Typed]]:
-    """The conditions that stand above each table wherever a plan reads it."""
+    """Return the conditions that apply directly above each table, wherever a plan reads it."""
     return _asked_everywhere(plan)
 
 
@@ -63,7 +63,7 @@ def _may_go(condition: Typed) -> bool:
 
 
 def _scans(node: Node, above: Node | None = None) -> Iterator[tuple[Scan, Filter | None]]:
-    """The tables of a plan, each with the filter right above it."""
+    """Yield the tables of a plan, each with the filter directly above it."""
     if isinstance(node, Scan):
         yield node, above if isinstance(above, Filter) else None
     for one in node.inputs():
@@ -71,7 +71,7 @@ def _scans(node: Node, above: Node | None = None) -> Iterator[tuple[Scan, Filter
 
 
 def with_pushed_limits(plan: Node, tables: PushDown) -> Node:
-    """The plan whose tables end early where LIMIT without an order stands above them."""
+    """Push LIMIT without ORDER BY into the tables below, so that they end early."""
     times = Counter(scan_key(scan) for scan, _ in _scans(plan))
 
     def pushed(node: Node) -> Node:

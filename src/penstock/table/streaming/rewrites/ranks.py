@@ -1,6 +1,6 @@
-"""Top-N in plans: filters that bound the ROW_NUMBER of rows become `Rank`, which holds no other rows.
+"""Turns filters that bound the ROW_NUMBER of rows into `Rank`, a top-N that keeps no other rows.
 
-A number that nobody reads is not worked out. ORDER BY without LIMIT means nothing within a query and is dropped there.
+A number that is never read is not computed. ORDER BY without LIMIT has no meaning within a query and is removed there.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ _TURNED: Final = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}
 
 
 def with_ranks(plan: Node, calls: Calls) -> Node:
-    """The plan with its top-Ns. Parts that stay as they are stay the same objects."""
+    """Rewrite a plan with its top-Ns. Unchanged parts stay the same objects."""
     return _Rewriter(calls).node(plan, all_columns(plan), True)
 
 
 @dataclass(frozen=True, slots=True)
 class _Range:
-    """Numbers from `start` to `end`, or as far as a column of the input says."""
+    """The row numbers from `start` to `end`, or up to the value of an input column."""
 
     start: int = 1
     end: int | None = None
@@ -42,7 +42,10 @@ class _Rewriter:
         self._calls = calls
 
     def node(self, node: Node, used: frozenset[int], is_result: bool = False) -> Node:
-        """A part of a plan of whose columns only `used` are read. `is_result`: its order is the order of the result."""
+        """Rewrite a part of a plan with only `used` columns read.
+
+        `is_result`: whether its order is the result's order.
+        """
         match node:
             case logical.Write():
                 return with_inputs(node, [self.node(node.input, all_columns(node.input), is_result)])
@@ -62,7 +65,7 @@ class _Rewriter:
     # --- ranks --------------------------------------------------------------------------------------------------------
 
     def _rank(self, node: Filter, used: frozenset[int]) -> Node | None:
-        """The top-N that a filter makes of the numbers below it; None if it makes none."""
+        """Return the top-N that a filter makes of the row numbers below it, or None."""
         over = _over_below(node)
         if over is None:
             return None
@@ -124,7 +127,7 @@ class _Rewriter:
 
 
 def _over_below(node: Node) -> Over | None:
-    """The numbers that a filter and the projections below it read."""
+    """Return the node that computes row numbers below filters and projections, or None."""
     while isinstance(node, Project | Filter):
         node = node.input
     is_number = isinstance(node, Over) and len(node.calls) == 1 and node.calls[0].function in _RANKS
@@ -132,7 +135,7 @@ def _over_below(node: Node) -> Over | None:
 
 
 def _origin(expression: Typed, node: Node) -> Typed:
-    """An expression over `node` as the column below projections and filters that it is, or the constant."""
+    """Trace an expression over `node` through projections and filters to a column or a constant."""
     while isinstance(expression, FunctionCall) and expression.function == "CAST" and _is_whole(expression):
         expression = expression.operands[0]
     if isinstance(node, Filter):
@@ -147,7 +150,7 @@ def _is_whole(cast: FunctionCall) -> bool:
 
 
 def _bound(part: Typed, below: Node, over: Over) -> _Range | None:
-    """The numbers that a condition lets pass, if that is all it says."""
+    """Return the row numbers that a condition admits, or None if it is not just a bound."""
     if not isinstance(part, FunctionCall) or part.function not in _TURNED:
         return None
     number = len(over.input.schema)

@@ -1,4 +1,4 @@
-"""All rewrites, in their order."""
+"""All rewrites, in order."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from penstock.table.streaming.rewrites.times import with_settled_times
 
 
 def rewritten(plan: Node, calls: Calls, tables: PushDown = NO_PUSH_DOWN, is_whole: IsWhole = never) -> Node:
-    """The plan as it is run. Filters go down first, because a filter may make a top-N of what is below it.
+    """Rewrite a plan for execution. Filters move down first, because they may form a top-N with the node below.
 
     `is_whole`: see `without_unread_columns`.
 
-    Raises `ValidationError` and `UnsupportedError` for what no stream gives.
+    Raises `ValidationError` and `UnsupportedError` for queries that streams do not support.
     """
     plan = with_lookup_joins(with_ranks(with_early_filters(plan, calls), calls), calls)
     check_windows(plan)

@@ -1,8 +1,8 @@
-"""Which columns of a plan still are event time, once it is rewritten.
+"""Determines the columns of a rewritten plan that are still event time.
 
-While a query is analysed, columns keep their event time wherever they may have it. What decides is how the plan runs:
-rows of a group, or of a join that keeps rows, come when others do, and so late for watermarks that have passed them.
-Only groups of windows, and joins of windows or within an interval, give rows ahead of the watermark.
+During analysis, columns keep their event time wherever they may have it, but execution decides. The rows of a group, or
+of a join that keeps rows, are emitted when other rows arrive, so they are late for watermarks that have passed them.
+Only window aggregates, window joins and interval joins emit rows ahead of the watermark.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from penstock.table.streaming.joins.intervals import interval_of
 from penstock.table.typed.nodes import Field, Typed
 
 _WINDOW_TIME: Final = 2
-#: what hands on the columns of its inputs
+#: nodes that pass on the columns of their inputs
 _PASSING: Final = (
     logical.Filter,
     logical.WatermarkAssigner,
@@ -33,7 +33,7 @@ _PASSING: Final = (
 
 
 def with_settled_times(plan: Node) -> Node:
-    """The plan without event time where rows are late for it. Parts that stay as they are stay the same objects."""
+    """Remove event time from a plan where rows are late for it. Unchanged parts stay the same objects."""
     node = with_inputs(plan, [with_settled_times(one) for one in plan.inputs()])
     times = [place for place, column in enumerate(node.schema) if column.time is TimeAttribute.ROWTIME]
     lost = {place for place in times if not _is_time(node, place)}
@@ -68,7 +68,7 @@ def _is_time(node: Node, column: int) -> bool:
 
 
 def _keeps_times(join: logical.Join) -> bool:
-    """Whether the rows of a join come ahead of the watermark."""
+    """Return whether the rows of a join are ahead of the watermark."""
     return interval_of(join) is not None or window_edges_of(join) is not None
 
 

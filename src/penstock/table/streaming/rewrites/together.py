@@ -1,4 +1,4 @@
-"""What is used of parts of a plan that give the same rows, in whichever places, so that all of them stay the same."""
+"""Collects the columns or fields that are used of equal parts of a plan, so that the parts stay equal."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ PartT = TypeVar("PartT")
 
 
 class Together(Generic[PartT]):
-    """The union of what is used, by the rows that a part gives. Record all places before asking for any."""
+    """The union of all uses, by the rows that a part produces. Record all places before reading any."""
 
     def __init__(self) -> None:
         self._used: dict[str, frozenset[PartT]] = {}
         self._texts: Known = {}
 
     def record(self, node: Node, used: frozenset[PartT]) -> frozenset[PartT]:
-        """Note what is used in one place."""
+        """Record the uses in one place, and return them."""
         text = rows_text(node, self._texts)
         self._used[text] = self._used.get(text, frozenset()) | used
         return used
 
     def of(self, node: Node, used: frozenset[PartT]) -> frozenset[PartT]:
-        """What is used in all places; `used` is what one of them uses."""
+        """Return the uses in all places. `used`: the uses in one of them."""
         return self._used[rows_text(node, self._texts)]

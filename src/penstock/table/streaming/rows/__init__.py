@@ -1,1 +1,1 @@
-"""Rows: how operators hold and find them, and the operators that look at one row after the other."""
+"""Rows: how operators keep and find them, and the operators that process rows one by one."""

@@ -1,4 +1,4 @@
-"""Mini-batches: rows that wait for others, so that what they change is sent once (`table.exec.mini-batch.*`)."""
+"""Mini-batches: rows are buffered, so that their combined changes are emitted once (`table.exec.mini-batch.*`)."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from penstock.table.streaming.rows.state_times import ExpiringOperator
 
 @dataclass(frozen=True, slots=True)
 class MiniBatch:
-    """How long (ms) rows wait for others at most, and how many make a bundle that does not wait."""
+    """The maximum time (ms) that rows are buffered, and the number of rows that make a full bundle."""
 
     latency_ms: int
     size: int
 
 
 class Bundle:
-    """Rows that wait, in the order in which they came. All have to be taken out ahead of a snapshot."""
+    """Buffered rows, in arrival order. All must be taken out before a snapshot."""
 
     def __init__(self, limits: MiniBatch) -> None:
         self._limits = limits
         self._waiting: list[ColumnBatch] = []
         self._rows = 0
-        #: when the rows that wait are due; None where none does
+        #: when the buffered rows are due; None without rows
         self.due_ms: int | None = None
 
     def add(self, batch: ColumnBatch, now_ms: int) -> Iterator[ColumnBatch]:
-        """Let rows wait; each bundle that is full comes out."""
+        """Buffer rows. Yields each full bundle."""
         start = 0
         while len(batch) - start >= self._limits.size - self._rows:
             stop = start + self._limits.size - self._rows
@@ -41,7 +41,7 @@ class Bundle:
         if start < len(batch):
             self._put(batch.slice(start, len(batch)) if start else batch)
             if self.due_ms is None:
-                # At a multiple of the latency, as Flink does, so that the steps of a plan are due together.
+                # At a multiple of the latency, as in Flink, so that all steps of a plan are due together.
                 self.due_ms = now_ms - now_ms % self._limits.latency_ms + self._limits.latency_ms
 
     def _put(self, batch: ColumnBatch) -> None:
@@ -49,7 +49,7 @@ class Bundle:
         self._rows += len(batch)
 
     def take(self) -> Iterator[ColumnBatch]:
-        """The rows that wait, as one batch; nothing where none does."""
+        """Yield the buffered rows as one batch, if there are any, and empty the buffer."""
         waiting, self._waiting, self._rows, self.due_ms = self._waiting, [], 0, None
         if len(waiting) == 1:
             yield waiting[0]
@@ -62,10 +62,10 @@ class Bundle:
 
 
 class BundlingOperator(ExpiringOperator):
-    """An operator that takes rows in as they come, or in bundles. A subclass says how (`take_in`).
+    """An operator that processes rows as they arrive, or in bundles. Subclasses implement `take_in`.
 
     Args:
-        mini_batch: when bundles are due; None for rows as they come.
+        mini_batch: when bundles are due; None to process rows as they arrive.
     """
 
     def __init__(self, mini_batch: MiniBatch | None) -> None:
@@ -74,11 +74,11 @@ class BundlingOperator(ExpiringOperator):
         self._watermark: int | None = None
 
     def take_in(self, taken: ColumnBatch) -> None:
-        """Take rows in, and send what has changed."""
+        """Process rows and emit the resulting changes."""
         raise NotImplementedError
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
-        """Take rows in, or let them wait for others."""
+        """Process rows, or buffer them."""
         taken = as_columns(batch, self.context.operator_name)
         if self._bundle is None:
             self.take_in(taken)
@@ -88,14 +88,14 @@ class BundlingOperator(ExpiringOperator):
         self._pass_on_watermark()
 
     def _flush(self) -> None:
-        """Take in the rows that wait."""
+        """Process the buffered rows."""
         if self._bundle is not None:
             for waiting in self._bundle.take():
                 self.take_in(waiting)
             self._pass_on_watermark()
 
     def _pass_on_watermark(self) -> None:
-        """Event time does not overtake rows that wait."""
+        """Emit the pending watermark, unless it would overtake buffered rows."""
         watermark, self._watermark = self._watermark, None
         if watermark is not None:
             if self._bundle is not None and self._bundle.due_ms is not None and watermark < MAX_WATERMARK:
@@ -104,7 +104,7 @@ class BundlingOperator(ExpiringOperator):
                 self.output.emit_watermark(watermark)
 
     def process_watermark(self, timestamp: int) -> None:
-        """Pass it on behind the rows that wait, at the end with these."""
+        """Emit the watermark after the buffered rows. The last watermark flushes them."""
         self._watermark = timestamp
         if timestamp == MAX_WATERMARK:
             self._flush()
@@ -112,26 +112,26 @@ class BundlingOperator(ExpiringOperator):
             self._pass_on_watermark()
 
     def process_status(self, idle: bool) -> None:
-        """An idle stream sends its rows and its watermark first: a consumer ignores the watermark of an idle input."""
+        """Emit rows and watermark before becoming idle: a consumer ignores the watermark of an idle input."""
         if idle:
             self._flush()
         super().process_status(idle)
 
     def next_timer_ms(self) -> int | None:
-        """When rows that wait are due, or when state next expires."""
+        """Return when the buffered rows are due or state next expires."""
         due = (super().next_timer_ms(), None if self._bundle is None else self._bundle.due_ms)
         return min((one for one in due if one is not None), default=None)
 
     def on_processing_time(self, now_ms: int) -> None:
-        """Take in rows that are due, and forget what has expired."""
+        """Process the rows that are due, and drop expired state."""
         if self._bundle is not None and self._bundle.due_ms is not None and self._bundle.due_ms <= now_ms:
             self._flush()
         super().on_processing_time(now_ms)
 
     def prepare_snapshot(self, checkpoint_id: int) -> None:
-        """No row waits in a snapshot."""
+        """Process the buffered rows, which a snapshot does not contain."""
         self._flush()
 
     def finish(self) -> None:
-        """No row is left out."""
+        """Process the remaining rows."""
         self._flush()

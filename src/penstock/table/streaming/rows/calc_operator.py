@@ -1,4 +1,4 @@
-"""Filters and computes columns."""
+"""Filters rows and computes columns."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from penstock.table.streaming.rows.evaluating import EvaluatingOperator
 from penstock.table.streaming.rows.sessions import StreamSession
 from penstock.table.typed.nodes import Field, Typed, conjuncts
 
-#: Whoever may want chosen rows later holds at most so many times as many.
+#: Columns are cut lazily if the whole batch has at most this many times the chosen rows, because it stays in memory.
 _PINNED_MAX: Final = 2
 
 
 class CalcOperator(EvaluatingOperator):
-    """Keeps the rows for which a condition is true, and gives a column for each expression.
+    """Keeps the rows that satisfy a condition, and computes a column for each expression.
 
     Args:
         condition: None to keep all rows.
-        expressions: None for the columns as they are.
-        names: of the columns that it gives.
+        expressions: None to keep the columns unchanged.
+        names: the names of the output columns.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class CalcOperator(EvaluatingOperator):
         self._session = session
 
     def open(self) -> None:
-        """Make what runs the expressions."""
+        """Create the evaluators of the expressions."""
         self._watermark: int | None = None
         session = self.running(self._session, lambda: self._watermark)
         conditions = [] if self._condition is None else conjuncts(self._condition)
@@ -52,14 +52,14 @@ class CalcOperator(EvaluatingOperator):
         self._select = None if self._expressions is None else Evaluator((), session, selected)
         expressions = self._expressions or ()
         read = {part.index for one in expressions if not isinstance(one, Field) for part in _fields(one.walk())}
-        #: of each expression the column that it is, if nobody else reads that; None for one that is computed
+        #: for each expression, the column that it copies, if no computed expression reads it; None for a computed one
         self._columns = [one.index if isinstance(one, Field) and one.index not in read else None for one in expressions]
         computed = [part for part, column in zip(selected, self._columns, strict=False) if column is None]
         self._has_columns = len(computed) < len(expressions)
         self._compute_others = Evaluator((), session, computed)
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
-        """Compute a batch."""
+        """Filter and compute a batch."""
         taken = as_columns(batch, self.context.operator_name)
         try:
             self._compute(taken)
@@ -67,10 +67,10 @@ class CalcOperator(EvaluatingOperator):
             raise UserCodeError(self.context.operator_name, f"a batch of {len(taken)} rows") from error
 
     def resume_event_time(self, watermark: int) -> None:
-        """As in Flink, CURRENT_WATERMARK is NULL after a restart until the next watermark."""
+        """Do nothing: as in Flink, CURRENT_WATERMARK is NULL after a restart until the next watermark."""
 
     def process_watermark(self, timestamp: int) -> None:
-        """Note it for CURRENT_WATERMARK."""
+        """Record the watermark for CURRENT_WATERMARK."""
         self._watermark = timestamp
         super().process_watermark(timestamp)
 
@@ -86,7 +86,7 @@ class CalcOperator(EvaluatingOperator):
         self.output.collect(computed)
 
     def _computed(self, taken: ColumnBatch, columns: Columns) -> ColumnBatch:
-        """The batch of the chosen rows; what no expression reads is not cut."""
+        """Return the batch of the chosen rows. Columns that no expression reads are not cut."""
         chosen = columns.numbers
         rowtimes, kinds = taken.rowtimes, taken.kinds
         if chosen is not None:
@@ -98,19 +98,19 @@ class CalcOperator(EvaluatingOperator):
             return taken if chosen is None else taken.take(chosen)
         arrays = self._select(columns)
         if not arrays:
-            # Rows without columns are there all the same, for those who count them.
+            # Rows without columns still exist, for consumers that count them.
             return ColumnBatch(pa.RecordBatch.from_arrays([pa.nulls(columns.rows)], ["c0"]), rowtimes, kinds)
         return ColumnBatch(pa.RecordBatch.from_arrays(arrays, self._names), rowtimes, kinds)
 
     def _uncut(self, taken: ColumnBatch, columns: Columns, chosen: Any) -> ChosenColumns:
-        """The chosen rows, of which only those columns are cut that are computed."""
+        """Return the chosen rows, cutting only the columns that are computed."""
         if self._select is None:
             names = taken.columns.schema.names
             whole = [columns.whole(column) for column in range(len(names))]
             return ChosenColumns(whole, names, chosen, {}, columns.mask)
         found = iter(self._compute_others(columns))
         known = {place: next(found) for place, column in enumerate(self._columns) if column is None}
-        # Arrow takes rows of a column without NULLs several times faster.
+        # Arrow's `take` is several times faster for columns without NULLs.
         whole = [None if column is None else columns.whole(column) for column in self._columns]
         return ChosenColumns(whole, self._names, chosen, known, columns.mask)
 

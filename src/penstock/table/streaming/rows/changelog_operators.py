@@ -1,4 +1,4 @@
-"""Kinds of rows to a column of codes, and back. Nothing is held: each row says all by itself."""
+"""Converts row kinds to a column of codes, and back. No state is needed: each row is self-contained."""
 
 from __future__ import annotations
 
@@ -16,14 +16,13 @@ from penstock.table.streaming.rows.row_tuples import kinds_of
 
 
 class ToChangelogOperator(StreamOperator):
-    """All changes as inserts, with the codes of their kinds.
+    """Emits all changes as inserts with the codes of their kinds.
 
     Args:
-        columns: the places of the columns of the input in the output, of which the first `before` are ahead of the
-            code.
-        before: how many.
-        codes: by the byte of a kind; rows of other kinds are left out.
-        names: of the columns of the output.
+        columns: the indexes of the input columns, in output order; the first `before` ones precede the code.
+        before: the number of columns before the code.
+        codes: kind byte -> code; rows of other kinds are dropped.
+        names: the names of the output columns.
     """
 
     def __init__(self, columns: Sequence[int], before: int, codes: Mapping[int, str], names: Sequence[str]) -> None:
@@ -33,7 +32,7 @@ class ToChangelogOperator(StreamOperator):
         self._names = list(names)
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
-        """Put the codes of the rows between their columns."""
+        """Insert the column of codes."""
         taken = as_columns(batch, self.context.operator_name)
         kinds = np.frombuffer(taken.kinds or bytes(len(taken)), np.uint8)
         is_sent = np.isin(kinds, list(self._codes))
@@ -48,13 +47,13 @@ class ToChangelogOperator(StreamOperator):
 
 
 class FromChangelogOperator(StreamOperator):
-    """Inserts as the changes that their codes name. A code that names none fails the job.
+    """Emits inserts as the changes that their codes denote. An unknown code fails the job.
 
     Args:
-        operation: the place of the column with the codes.
-        codes: the byte of the kind of each code.
-        columns: the places of the columns of the output.
-        names: of them.
+        operation: the index of the column with the codes.
+        codes: code -> kind byte.
+        columns: the input indexes of the output columns.
+        names: the names of the output columns.
     """
 
     def __init__(self, operation: int, codes: Mapping[str, int], columns: Sequence[int], names: Sequence[str]) -> None:
@@ -64,12 +63,12 @@ class FromChangelogOperator(StreamOperator):
         self._names = list(names)
 
     def open(self) -> None:
-        """Make the look-up."""
+        """Build the arrays for the lookup."""
         self._texts = pa.array(list(self._codes), pa.string())
         self._kinds = np.array(list(self._codes.values()), np.uint8)
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
-        """Look the codes up."""
+        """Look up the codes."""
         taken = as_columns(batch, self.context.operator_name)
         operations = taken.columns.column(self._operation)
         places = pc.index_in(operations.cast(pa.string()), value_set=self._texts)

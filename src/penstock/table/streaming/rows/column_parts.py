@@ -1,8 +1,8 @@
-"""Rows as columns, in parts. Each row has a number for good: rows are numbered as they come.
+"""Stores rows as columns, in parts. Rows are numbered in arrival order, and keep their numbers.
 
-Who goes through all parts merges them first: then parts of one size are put together when there are several of them, so
-a row moves a few times at most, and there are few parts, whatever the number of rows. Rows that nobody asks for stay
-where they are, and so do the columns from which they were chosen (`UncutRows`), if most of these were.
+Access to all parts merges them first: several parts of similar size become one. So a row is copied a few times at most,
+and there are few parts, regardless of the number of rows. Rows that are never read stay in place. So do the columns
+that they were chosen from (`UncutRows`), if most rows of these were chosen.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ import pyarrow as pa
 from penstock.table.streaming.rows.small_numbers import places_in_order
 from penstock.table.streaming.rows.uncut_rows import UncutRows, cut, taken
 
-#: So many parts of a size become one.
+#: This many parts of similar size become one.
 _FACTOR: Final = 8
-#: Whoever asks for rows of more parts than this at once merges them.
+#: Reading rows from more parts than this at once merges them.
 _USED_MAX: Final = 16
-#: The next rows are put to a last part with fewer than this, so that single rows do not make parts.
+#: Rows are added to a last part with fewer rows than this, so that single rows do not become parts.
 _FEW: Final = 1 << 10
-#: Parts of so many rows stay as they are: the offsets of their texts have 32 bits.
+#: Parts with this many rows are not merged further, because string offsets have 32 bits.
 _ROWS_MAX: Final = 1 << 20
 
 
 class ColumnParts:
-    """See the module's text. `first`: the number of the first row."""
+    """See the module docstring. `first`: the number of the first row."""
 
     def __init__(self, first: int = 0) -> None:
         self.parts: list[pa.RecordBatch | UncutRows] = []
-        #: the number of the first row of each part, and at the end that of the next row to come
+        #: the number of the first row of each part, followed by the number of the next row to arrive
         self.starts = [first]
-        #: how many parts, from the first one on, are as merged as they will be
+        #: how many parts, from the first one on, are fully merged
         self._merged = 0
 
     def __len__(self) -> int:
@@ -41,11 +41,11 @@ class ColumnParts:
 
     @property
     def end(self) -> int:
-        """The number of the next row to come."""
+        """The number of the next row to arrive."""
         return self.starts[-1]
 
     def append(self, rows: pa.RecordBatch | UncutRows) -> int:
-        """Take rows in; returns the number of the first one."""
+        """Append rows. Returns the number of the first one."""
         first = self.starts[-1]
         if rows.num_rows:
             self.parts.append(rows)
@@ -56,7 +56,7 @@ class ColumnParts:
         return first
 
     def merge(self) -> None:
-        """Make the parts few."""
+        """Merge the parts into few."""
         parts, starts = self.parts, self.starts
         while len(parts) > self._merged:
             first = self._merged
@@ -66,7 +66,7 @@ class ColumnParts:
             self._merge_last(self._merged)
 
     def _merge_last(self, stop: int) -> None:
-        """Put the last parts before a place together while they are enough of about one size."""
+        """Merge the last parts before an index while there are enough of similar size."""
         parts, starts = self.parts, self.starts
         while True:
             size, begin = parts[stop - 1].num_rows * 2, stop
@@ -84,12 +84,12 @@ class ColumnParts:
             del self.starts[begin + 1 : stop]
 
     def since(self, number: int) -> list[tuple[pa.RecordBatch | UncutRows, int]]:
-        """The parts with the rows from a number on, and from which row of each they are."""
+        """Return the parts with the rows from a number on, and the index of the first such row in each."""
         pairs = zip(self.starts, self.parts, strict=False)
         return [(part, max(number - start, 0)) for start, part in pairs if start + part.num_rows > number]
 
     def taken(self, columns: Sequence[int], numbers: Any) -> list[pa.Array]:
-        """These columns of the rows with these numbers, a numpy array, of which there must be some."""
+        """Return these columns of the rows with these numbers, a NumPy array that must not be empty."""
         parts = np.searchsorted(self.starts, numbers, side="right") - 1
         used = np.flatnonzero(np.bincount(parts, minlength=len(self.parts)))
         if len(used) > _USED_MAX and len(self.parts) > self._merged:

@@ -1,4 +1,4 @@
-"""Joins each row with the rows that a table function makes of it, or with the elements that it has (UNNEST)."""
+"""Joins each row with the rows that a table function returns for it, or with its elements (UNNEST)."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ from penstock.table.streaming.rows.sessions import StreamSession
 
 
 class CorrelateOperator(EvaluatingOperator):
-    """Gives the columns of its input and those of the function. A row that results has the kind and time of its row.
+    """Emits the columns of its input and of the function. An output row has the kind and time of its input row.
 
-    Rows that go are given to the function again: what it makes of them has to be what it made when they came. So a
-    function that is not deterministic wants rows that are only inserted, as in Flink.
+    The function is called again for retracted rows, and must return the same rows as for the insert. So a
+    non-deterministic function requires an append-only input, as in Flink.
 
     Args:
-        node: says what is done; its inputs are not looked at.
-        names: of the columns that it gives.
+        node: defines the join; its inputs are ignored.
+        names: the names of the output columns.
     """
 
     def __init__(self, node: Correlate, names: Sequence[str], session: StreamSession) -> None:
-        # What the node reads need not travel to workers.
+        # Workers do not need the input of the node.
         self._node = replace(node, input=Values(schema=node.input.schema, rows=()))
         self._names = list(names)
         self._session = session
 
     def open(self) -> None:
-        """Open the function, and make what runs its operands and the condition."""
+        """Open the function, and create the evaluators of its operands and the condition."""
         self._watermark: int | None = None
         self._correlation = Correlation(self._node, self.running(self._session, lambda: self._watermark))
 
@@ -55,9 +55,9 @@ class CorrelateOperator(EvaluatingOperator):
         self.output.collect(ColumnBatch(pa.RecordBatch.from_arrays(arrays, self._names), rows.rowtimes, rows.kinds))
 
     def resume_event_time(self, watermark: int) -> None:
-        """As in Flink, CURRENT_WATERMARK is NULL after a restart until the next watermark."""
+        """Do nothing: as in Flink, CURRENT_WATERMARK is NULL after a restart until the next watermark."""
 
     def process_watermark(self, timestamp: int) -> None:
-        """Note it for CURRENT_WATERMARK."""
+        """Record the watermark for CURRENT_WATERMARK."""
         self._watermark = timestamp
         super().process_watermark(timestamp)

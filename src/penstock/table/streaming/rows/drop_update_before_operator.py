@@ -1,4 +1,4 @@
-"""Changes without the rows as they were before updates, for those who do not ask for them."""
+"""Drops the previous rows of updates (UPDATE_BEFORE), for consumers that do not need them."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from penstock.table.plan.changes import UPDATE_BEFORE
 
 
 class DropUpdateBeforeOperator(StreamOperator):
-    """See the module's text."""
+    """See the module docstring."""
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
-        """Pass on all other changes."""
+        """Emit all other changes."""
         taken = as_columns(batch, self.context.operator_name)
         if taken.kinds is not None and UPDATE_BEFORE in taken.kinds:
             taken = taken.where(np.frombuffer(taken.kinds, np.uint8) != UPDATE_BEFORE)

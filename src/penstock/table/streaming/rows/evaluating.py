@@ -1,4 +1,4 @@
-"""What operators that work out expressions share: functions of the program are opened with them, and closed."""
+"""The base of operators that evaluate expressions: it opens and closes the user-defined functions in them."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from penstock.table.user_functions.opened import OpenFunctions
 
 
 class EvaluatingOperator(StreamOperator):
-    """An operator with evaluators, which it makes in `open` with the session that `running` gives.
+    """An operator with evaluators, which it creates in `open` with the session that `running` returns.
 
-    An evaluator opens the functions of its expressions when it is made. A function that stands in several expressions
-    of one operator is opened once.
+    Creating an evaluator opens the functions of its expressions. A function in several expressions of one operator is
+    opened once.
     """
 
     _functions: OpenFunctions | None = None
 
     def running(self, session: StreamSession, watermark: Callable[[], int | None] = lambda: None) -> Session:
-        """The session as expressions see it in this subtask."""
+        """Return the session for the expressions of this subtask."""
         if self._functions is None:
             name = self.context.operator_name
             self._functions = OpenFunctions(name, self._function_context(), session.zone, session.async_settings)
@@ -42,7 +42,7 @@ class EvaluatingOperator(StreamOperator):
         )
 
     def close(self) -> None:
-        """Close the functions of the program that were opened."""
+        """Close the user-defined functions that were opened."""
         functions, self._functions = self._functions, None
         if functions is not None:
             functions.close()

@@ -1,4 +1,4 @@
-"""Rows of grouping sets: each row comes once for each set."""
+"""Expands rows for grouping sets: emits each row once for each set."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from penstock.table.typed.nodes import Typed
 
 
 class ExpandOperator(StreamOperator):
-    """Gives the rows of a batch once for each projection, those of the first one first.
+    """Emits the rows of a batch once for each projection, one projection after another.
 
     Args:
-        projections: expressions for each column of the output.
-        names: of the columns of the output.
+        projections: the expressions of the output columns, for each projection.
+        names: the names of the output columns.
     """
 
     def __init__(self, projections: Sequence[Sequence[Typed]], names: Sequence[str], session: StreamSession) -> None:
@@ -31,7 +31,7 @@ class ExpandOperator(StreamOperator):
         self._session = session
 
     def open(self) -> None:
-        """Make what runs the expressions."""
+        """Create the evaluators of the expressions."""
         session = self._session.open(self.context.now_ms)
         self._evaluators = [Evaluator(one, session) for one in self._projections]
 

@@ -1,6 +1,6 @@
-"""Rows as state holds them: tuples of values that can be dictionary keys, so that a row is found by its values.
+"""Rows in state: tuples of values that can be dictionary keys, so that a row is found by its values.
 
-All comparisons of rows go by the one equality (`penstock.state.equality`).
+All comparisons of rows use the same equality (`penstock.state.equality`).
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _FLOAT: Final = canonicalizer_of(pa.float64())
 
 
 def rows_of(columns: Sequence[pa.Array], types: Sequence[DataType], rows: int, zeros: Zeros = "kept") -> list[Row]:
-    """The rows of these columns in canonical form: equal rows are one dictionary key.
+    """Return the rows of these columns in canonical form, so that equal rows are one dictionary key.
 
-    Rows that are held to be sent again have `zeros="apart"`: a row that is taken back is the one that was sent, bit for
-    bit, even where an equal one has 0.0 for its -0.0.
+    Rows that are kept to be sent again need `zeros="apart"`: a retracted row must be the one that was sent, bit for
+    bit, even if an equal row has 0.0 instead of -0.0.
     """
     lists = [
         canonical_values(values_of(column, kind), column.type, zeros)
@@ -35,15 +35,15 @@ def rows_of(columns: Sequence[pa.Array], types: Sequence[DataType], rows: int, z
 
 
 def columns_of(rows: Sequence[Row], types: Sequence[DataType]) -> list[pa.Array]:
-    """The columns of these rows."""
+    """Return the columns of these rows."""
     return [column_of(list(map(itemgetter(place), rows)), kind) for place, kind in enumerate(types)]
 
 
 class RowEquality:
-    """The one equality for rows of these types, whose values may be in canonical form or not.
+    """Compares rows of these types. Their values may be in canonical form or not.
 
     Args:
-        types: of the values, which are as `values_of` returns them.
+        types: the types of the values, which are in the form that `values_of` returns.
         zeros: how -0.0 appears in keys, see `canonicalizer_of`.
     """
 
@@ -53,11 +53,11 @@ class RowEquality:
 
     @property
     def is_plain(self) -> bool:
-        """Whether tuples compare by themselves: no type has values of several forms."""
+        """Whether tuples can be compared directly, because no type has several forms of one value."""
         return not self._canonicalizers
 
     def key(self, row: Sequence[Any]) -> Row:
-        """The row as a dictionary key; the row itself where the types need no canonical form."""
+        """Return the row as a dictionary key. It is the row itself if the types need no canonical form."""
         if not self._canonicalizers:
             return tuple(row)
         values = list(row)
@@ -66,7 +66,7 @@ class RowEquality:
         return tuple(values)
 
     def current_key(self, key: Row) -> Row:
-        """The key of a row, from a key that an earlier release wrote, with a text for NaN."""
+        """Return the current key for a key that an earlier release wrote, with a string for NaN."""
         values = list(key)
         for index, canonical in self._canonicalizers:
             if canonical is _FLOAT and values[index] == "NaN":
@@ -74,7 +74,7 @@ class RowEquality:
         return self.key(tuple(values))
 
     def same(self, row: Sequence[Any] | None, other: Sequence[Any] | None) -> bool:
-        """Whether two rows are equal; None equals None."""
+        """Return whether two rows are equal. None equals None."""
         if row == other:
             return True
         if not self._canonicalizers or row is None or other is None:
@@ -82,9 +82,9 @@ class RowEquality:
         return self.key(row) == self.key(other)
 
     def find(self, row: Row, rows: Iterable[Row]) -> Row | None:
-        """The first of the rows that equals this one.
+        """Return the first of the rows that equals this one, or None.
 
-        State of an earlier release has rows that are not in canonical form, so a dictionary may miss them.
+        State of an earlier release has rows that are not in canonical form, so a dictionary lookup may miss them.
         """
         if not self._canonicalizers:
             return None

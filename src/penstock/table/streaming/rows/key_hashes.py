@@ -1,7 +1,7 @@
-"""Keys of rows as whole numbers of 64 bits, by kernels: rows with the same key have the same number.
+"""Maps the keys of rows to 64-bit integers by kernels: rows with the same key have the same number.
 
-A key of one column of whole numbers or points in time is its own number. Others are hashed, each distinct value once,
-so two keys may share a number, and whoever finds rows by it compares the columns, too (`same_keys`).
+The key of a single integer or temporal column is its own number. Other keys are hashed, once for each distinct value.
+Then two keys may share a number, so a lookup by number must also compare the columns (`same_keys`).
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ import xxhash
 from penstock.state.key_bytes import key_bytes
 from penstock.state.key_columns import distinct_keys
 
-#: what mixes the columns of a key
+#: mixes the columns of a key
 _FACTOR: Final = np.uint64(0x9E3779B97F4A7C15)
 _SHIFT: Final = np.uint64(29)
 _NULL: Final = 0x5851F42D4C957F2D
 
 
 def is_own_number(types: Sequence[pa.DataType]) -> bool:
-    """Whether keys of these columns are their own numbers: nothing need be compared where there is no NULL."""
+    """Return whether keys of these columns are their own numbers, so that only NULL requires a comparison."""
     return len(types) == 1 and _is_whole(types[0])
 
 
 def key_hashes(columns: Sequence[pa.Array]) -> Any:
-    """The number of each row's key, as a numpy array of int64. Of floats NaN and zero have one form each."""
+    """Return the number of each row's key, as a NumPy array of int64. Floats must have one form of NaN and of zero."""
     hashes = [_hashes(column) for column in columns]
     if len(hashes) == 1:
         return hashes[0]
@@ -40,11 +40,11 @@ def key_hashes(columns: Sequence[pa.Array]) -> Any:
 
 
 def same_keys(one: Sequence[pa.Array], other: Sequence[pa.Array]) -> Any:
-    """Whether two rows of key columns in canonical form have the same key, as a numpy array. NULL is like NULL."""
+    """Return a mask of the rows with equal keys in both, which are columns in canonical form. NULL equals NULL."""
     same = np.ones(len(one[0]), np.bool_)
     for left, right in zip(one, other, strict=True):
         if pa.types.is_floating(left.type):
-            # By their bits, so that NaN is like NaN.
+            # Compare the bits, so that NaN equals NaN.
             equal = pa.array(_bits(left) == _bits(right), mask=_nothing(left) | _nothing(right))
         elif pa.types.is_nested(left.type):
             codes, _ = distinct_keys([pa.concat_arrays([left, right])])

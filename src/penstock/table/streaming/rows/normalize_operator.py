@@ -1,4 +1,4 @@
-"""Upserts as changes: the last row of each key is kept, so that an update can be sent with the row as it was before."""
+"""Turns upserts into a changelog: keeps the last row of each key, so that updates can include the previous row."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ from penstock.table.streaming.rows.sessions import StreamSession
 from penstock.table.streaming.rows.state_times import ExpiringOperator
 from penstock.table.typed.nodes import Typed
 
-#: The state: key -> values of its row.
+#: State: key -> values of its row.
 ROWS: Final = "rows"
 
 
 class ChangelogNormalizeOperator(ExpiringOperator, EvaluatingOperator):
-    """Takes rows by key, and deletions that may have only the key; gives inserts, updates and deletes of whole rows.
+    """Takes upserts, and deletions that may have only the key. Emits inserts, updates and deletes of whole rows.
 
-    A row that is the same as before sends nothing, nor does the deletion of a key that is not there. Where state
-    expires the same row is sent again, so that it lives on in the steps behind. Of the rows for which a condition is
-    not true none is kept: such a row deletes the one that was there.
+    An unchanged row emits nothing, nor does the deletion of an unknown key. If state expires, unchanged rows are
+    emitted again to keep downstream state alive. Rows that do not satisfy the condition are not kept: such a row
+    deletes the previous one of its key.
 
     Args:
-        keys: the places of the columns of the key.
-        types: of all columns.
-        names: of all columns.
-        sends_before: whether an update sends the row as it was, too.
-        condition: over all columns; None for all rows.
+        keys: the indexes of the key columns.
+        types: the types of all columns.
+        names: the names of all columns.
+        sends_before: whether updates include the previous row (UPDATE_BEFORE).
+        condition: a condition over all columns; None for all rows.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class ChangelogNormalizeOperator(ExpiringOperator, EvaluatingOperator):
             self.output.collect(batch_of(found, self._types, self._names, kinds=found_kinds))
 
     def _passes(self, taken: ColumnBatch) -> list[bool] | None:
-        """For which rows the condition is true; None for all."""
+        """Return which rows satisfy the condition; None for all."""
         if self._where is None:
             return None
         try:
@@ -109,9 +109,9 @@ class ChangelogNormalizeOperator(ExpiringOperator, EvaluatingOperator):
         return answers.to_pylist()  # type: ignore[no-any-return]
 
     def resume_event_time(self, watermark: int) -> None:
-        """As in Flink, CURRENT_WATERMARK is NULL after a restart until the next watermark."""
+        """Do nothing: as in Flink, CURRENT_WATERMARK is NULL after a restart until the next watermark."""
 
     def process_watermark(self, timestamp: int) -> None:
-        """Note it for CURRENT_WATERMARK."""
+        """Record the watermark for CURRENT_WATERMARK."""
         self._watermark = timestamp
         super().process_watermark(timestamp)

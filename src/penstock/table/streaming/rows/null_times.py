@@ -1,4 +1,4 @@
-"""Rows with a NULL event time: they fail the job, or they leave the stream and are counted."""
+"""Handles rows with a NULL event time: they fail the job, or they leave the stream and are counted."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _VALUE_CHARS_MAX: Final = 80
 
 
 class NullTimeError(TableRuntimeError):
-    """A row has a NULL event time. `record`: the row, for error messages."""
+    """Raised for a row with a NULL event time. `record`: the row, for error messages."""
 
     def __init__(self, message: str, record: dict[str, Any] | None = None) -> None:
         super().__init__(message)
@@ -34,7 +34,7 @@ class NullTimeError(TableRuntimeError):
 
 
 class TimedRows(NamedTuple):
-    """Rows with timestamps, their event times as a column, and the rejected rows; None if there are none."""
+    """Rows with timestamps, their event times as a column, and the rejected rows or None."""
 
     batch: ColumnBatch
     times: pa.Array
@@ -46,14 +46,14 @@ class NullTimes:
     """Handles the rows of a table that have a NULL event time.
 
     A deletion is never an error, because it may consist of the key alone. Rejecting rows has the effect of WHERE time
-    IS NOT NULL. In a table that is updated by key, a row with a NULL event time deletes the previous row of its key.
-    In other tables all changes of such rows are rejected, deletions included.
+    IS NOT NULL. In a table that is updated by key, a row with a NULL event time deletes the previous row of its key. In
+    other tables all changes of such rows are rejected, deletions included.
 
     Args:
         column: the name of the time attribute, for errors.
         table: the name of the table, for errors.
         names: the names of the columns, for errors.
-        remedy: a sentence that tells the user what to do, for errors.
+        remedy: a sentence of advice for the user, for errors.
         is_rejecting: whether rows with a NULL event time leave the stream; otherwise they fail the job.
         by_key: whether the table is updated by key.
         as_inserts: whether rejected rows become inserts, without deletions, because the table has no previous rows of
@@ -136,7 +136,7 @@ def check_times(batch: ColumnBatch, column: int, names: Sequence[str], operator_
 
 
 def row_at(columns: pa.RecordBatch, index: int, names: Sequence[str]) -> dict[str, Any]:
-    """A row for error messages: numbers and None as they are, other values as text, shortened."""
+    """Return a row for error messages: numbers and None unchanged, other values as shortened text."""
     return {name: _shown(column[index]) for name, column in zip(names, columns.columns, strict=False)}
 
 

@@ -1,7 +1,7 @@
-"""Rows that an operator keeps as columns, and knows by numbers. Snapshots have them as tuples, as if they were not.
+"""Rows that an operator keeps as columns and refers to by number. Snapshots contain them as tuples, like other rows.
 
-So an operator decides which rows stay with whole numbers, and sends rows without making Python objects of them. What is
-kept of rows that are gone goes when it has become more than the rest: the others get new numbers then.
+So an operator can select the rows to keep with integers, and emit rows without creating Python objects. Once removed
+rows outnumber the others, they are discarded, and the others get new numbers.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from penstock.table.streaming.rows.column_parts import ColumnParts
 from penstock.table.streaming.rows.held_rows import columns_of
 from penstock.table.streaming.rows.row_tuples import tuples_of
 
-#: Up to so many rows may be gone.
+#: Up to this many removed rows are always tolerated.
 ROWS_GONE_MAX: Final = 1 << 16
 
 
 class NumberedRows:
-    """See the module's text. `names`: of the columns that it gives."""
+    """See the module docstring. `names`: the names of the output columns."""
 
     def __init__(self, types: Sequence[DataType], names: Sequence[str]) -> None:
         self.types = tuple(types)
@@ -36,32 +36,32 @@ class NumberedRows:
         self._parts = ColumnParts()
 
     def add(self, rows: pa.RecordBatch) -> int:
-        """Take rows in, of which there are some; returns the number of the first one."""
+        """Add at least one row. Returns the number of the first one."""
         return self._parts.append(_part(rows.columns[: len(self.types)], rows.num_rows))
 
     def restore(self, rows: Sequence[tuple[Any, ...]]) -> int:
-        """Take the rows of a snapshot in, of which there are some; returns the number of the first one."""
+        """Add at least one row from a snapshot. Returns the number of the first one."""
         return self._parts.append(_part(columns_of(rows, self.types), len(rows)))
 
     def columns(self, numbers: Any, places: Sequence[int] | None = None) -> list[pa.Array]:
-        """The columns of the rows with these numbers, a numpy array, of which there must be some."""
+        """Return columns of the rows with these numbers, a NumPy array that must not be empty."""
         return self._parts.taken(self._places if places is None else places, numbers)
 
     def batch(self, numbers: Any, kinds: bytes | None, *more: pa.Array) -> ColumnBatch:
-        """The rows with these numbers, of which there must be some, and more columns."""
+        """Return a batch of the rows with these numbers, at least one, and further columns."""
         arrays = [*self.columns(numbers), *more] or [pa.nulls(len(numbers))]
         return ColumnBatch(pa.RecordBatch.from_arrays(arrays, self._names or ["c0"]), None, kinds)
 
     def __len__(self) -> int:
-        """How many rows there are, with those that are gone."""
+        """Return the number of rows, including removed ones."""
         return len(self._parts)
 
     def is_wasteful(self, kept: int) -> bool:
-        """Whether rows that are gone are more than the rest, of which there are `kept` at least."""
+        """Return whether removed rows outnumber the other ones, at least `kept`, by more than `ROWS_GONE_MAX`."""
         return len(self._parts) > 2 * kept + ROWS_GONE_MAX
 
     def keep(self, numbers: Any) -> int:
-        """Keep the rows with these numbers alone; returns the new number of the first one. The others follow it."""
+        """Keep only the rows with these numbers. Returns the new number of the first one; the others follow it."""
         kept = ColumnParts(self._parts.end)
         if len(numbers):
             kept.append(_part(self.columns(numbers), len(numbers)))
@@ -69,27 +69,27 @@ class NumberedRows:
         return first
 
     def as_of_now(self) -> _AsOfNow:
-        """The rows as they are now."""
+        """Return the current rows, unaffected by later changes."""
         kept = ColumnParts()
         kept.parts, kept.starts = list(self._parts.parts), list(self._parts.starts)
         return _AsOfNow(kept, self.types)
 
 
 def _part(columns: Sequence[pa.Array], rows: int) -> pa.RecordBatch:
-    """Rows as a part. Without columns there is one that counts them."""
+    """Build a part from rows. Rows without columns get one that counts them."""
     arrays = list(columns) or [pa.nulls(rows)]
     return pa.RecordBatch.from_arrays(arrays, list(map(str, range(len(arrays)))))
 
 
 @dataclass
 class _AsOfNow:
-    """Rows by numbers that stay as they are."""
+    """An immutable view of rows by number."""
 
     parts: ColumnParts
     types: tuple[DataType, ...]
 
     def tuples(self, numbers: Any) -> list[tuple[Any, ...]]:
-        """The rows with these numbers."""
+        """Return the rows with these numbers."""
         if not self.types or not len(numbers):
             return [()] * len(numbers)
         columns = self.parts.taken(range(len(self.types)), numbers)
@@ -101,7 +101,7 @@ class _AsOfNow:
 
 @dataclass
 class _PackedRows:
-    """A row for each value."""
+    """Packed values that unpack to one row each."""
 
     rows: _AsOfNow
     numbers: Any
@@ -112,13 +112,13 @@ class _PackedRows:
 
 
 def rows_packed(rows: NumberedRows) -> Pack:
-    """Of values that are the numbers of rows: a snapshot has the rows."""
+    """Return how to pack values that are the numbers of rows: a snapshot contains the rows."""
     return lambda numbers: _PackedRows(rows.as_of_now(), np.array(numbers, np.int64))
 
 
 @dataclass
 class _PackedLists:
-    """Lists of sort keys, rows and the last number for each value."""
+    """Packed values that unpack to the sort keys, the rows and the last number of a group each."""
 
     rows: _AsOfNow
     keys: list[list[Any]]
@@ -134,7 +134,7 @@ class _PackedLists:
 
 
 def lists_packed(rows: NumberedRows) -> Pack:
-    """Of values as `TopN` holds them, with numbers for rows: a snapshot has the rows."""
+    """Return how to pack groups of `TopN` with numbers for rows: a snapshot contains the rows."""
 
     def pack(values: list[Any]) -> _PackedLists:
         keys, lists = ([list(one[place]) for one in values] for place in (0, 1))

@@ -1,6 +1,6 @@
-"""Rows in order: the values of sort keys as Python compares them.
+"""Sort keys of rows, as values that Python compares.
 
-NULL is the least or the greatest of all, as the key says; NaN is the greatest number.
+NULL is the least or the greatest value, depending on the key. NaN is the greatest number.
 """
 
 from __future__ import annotations
@@ -72,14 +72,14 @@ class Descending:
 
 
 def sort_keys(order: Sequence[SortKey], types: Sequence[DataType], rows: Sequence[tuple[Any, ...]]) -> list[Any]:
-    """For each row what it is sorted by. The rows have values as `values_of` gives them."""
+    """Return the sort key of each row. The rows have values in the form that `values_of` returns."""
     if not order:
         return [()] * len(rows)
     return _put_together([_comparable([row[key.index] for row in rows], types[key.index], key) for key in order])
 
 
 def sort_keys_of_columns(order: Sequence[SortKey], types: Sequence[DataType], columns: pa.RecordBatch) -> list[Any]:
-    """For each row what it is sorted by; only the columns of the order are looked at."""
+    """Return the sort key of each row, reading only the columns of the order."""
     if not order:
         return [()] * columns.num_rows
     values = {key.index: values_of(columns.column(key.index), types[key.index]) for key in order}
@@ -87,9 +87,9 @@ def sort_keys_of_columns(order: Sequence[SortKey], types: Sequence[DataType], co
 
 
 def first_sort_values(order: Sequence[SortKey], types: Sequence[DataType], columns: pa.RecordBatch) -> Any:
-    """The first of what each row is sorted by, as a numpy array of floats, whose order is that of the sort keys.
+    """Return the first sort value of each row as floats in a NumPy array, which have the same order as the sort keys.
 
-    Values that are not the same may be so as floats. None where these are no numbers.
+    Different values may be equal as floats. Returns None if the values are not numbers.
     """
     if not order or not isinstance(types[order[0].index], _WHOLE) or isinstance(types[order[0].index], BooleanType):
         return None
@@ -125,7 +125,10 @@ def _comparable(values: list[Any], data_type: DataType, key: SortKey) -> list[An
 
 
 def comparable_of(data_type: DataType) -> Callable[[Any], Any] | None:
-    """What makes values of a type comparable; None where they are. Raises `UnsupportedError` if nothing does."""
+    """Return a function that makes values of a type comparable, or None if they already are.
+
+    Raises `UnsupportedError` if the type cannot be compared.
+    """
     if isinstance(data_type, (*_WHOLE, *_TEXT, DecimalType)):
         return None
     if isinstance(data_type, DoubleType | FloatType):

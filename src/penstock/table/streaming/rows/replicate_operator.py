@@ -1,4 +1,4 @@
-"""Rows that come as often as their last column says: what INTERSECT ALL and EXCEPT ALL give."""
+"""Repeats each row as often as its last column says, for INTERSECT ALL and EXCEPT ALL."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from penstock.core.records import Batch
 
 
 class ReplicateOperator(StreamOperator):
-    """See the module's text. `names`: of the columns of the output, which lacks the last one."""
+    """See the module docstring. `names`: the names of the output columns, without the last one."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self._names = list(names)

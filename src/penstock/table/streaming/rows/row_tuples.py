@@ -1,6 +1,6 @@
-"""Rows of a batch as tuples of held values (`penstock.table.data.values`), and back.
+"""Converts the rows of a batch to tuples of internal values (`penstock.table.data.values`), and back.
 
-A batch of rows without columns has one that nobody asks for.
+A batch of rows without columns has one column that is never read.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from penstock.table.plan.changes import DELETE, UPDATE_BEFORE
 
 
 def tuples_of(taken: ColumnBatch, types: Sequence[DataType]) -> list[tuple[Any, ...]]:
-    """The rows of a batch."""
+    """Return the rows of a batch."""
     columns = [values_of(column, kind) for column, kind in zip(taken.columns.columns, types, strict=False)]
     return list(zip(*columns, strict=True)) if columns else [()] * len(taken)
 
@@ -30,23 +30,23 @@ def batch_of(
     rowtimes: Any = None,
     kinds: Sequence[int] = (),
 ) -> ColumnBatch:
-    """A batch of at least one row."""
-    # zip(*rows) would make an iterator for each row, and Python look for cycles among them.
+    """Build a batch from at least one row."""
+    # zip(*rows) would create an iterator for each row, and Python would look for cycles among them.
     arrays = [column_of(list(map(itemgetter(place), rows)), kind) for place, kind in enumerate(types)]
     columns = pa.RecordBatch.from_arrays(arrays or [pa.nulls(len(rows))], names or ["c0"])
     return ColumnBatch(columns, rowtimes, kinds_of(kinds))
 
 
 def kinds_of(kinds: Sequence[int]) -> bytes | None:
-    """The kinds of the rows of a batch; None if all are inserts."""
+    """Return the kinds of the rows of a batch; None if all are inserts."""
     return bytes(kinds) if any(kinds) else None
 
 
 def without_update_before(batch: ColumnBatch) -> ColumnBatch:
-    """A batch for a consumer by key, whose previous rows of updates (-U) are deletions (-D).
+    """Return a batch for a consumer by key, with the previous rows of updates (-U) as deletions (-D).
 
-    A step that need not send -U still does where the new row may be missing. So a -U can be the last change of a key,
-    and dropping it would keep the row at the consumer.
+    A step that need not send -U still does if the new row may be missing. So a -U can be the last change of a key, and
+    dropping it would leave the row at the consumer.
     """
     if batch.kinds is None or UPDATE_BEFORE not in batch.kinds:
         return batch

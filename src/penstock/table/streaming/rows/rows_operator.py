@@ -1,4 +1,4 @@
-"""Rows of columns as tuples, for those who want them one by one."""
+"""Converts rows of columns to tuples, for consumers of single rows."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from penstock.table.streaming.rows.row_tuples import tuples_of
 
 
 class ToRowsOperator(StreamOperator):
-    """Gives (kind, values) for each row: the byte of the kind, and a tuple of held values, see `data.values`.
+    """Emits (kind, values) for each row: the byte of the kind, and a tuple of internal values, see `data.values`.
 
-    With `as_text`, the text of each row instead, as Flink prints it.
+    With `as_text`, emits the text of each row instead, as Flink prints it.
     """
 
     def __init__(self, types: Sequence[DataType], as_text: bool = False) -> None:
@@ -24,11 +24,11 @@ class ToRowsOperator(StreamOperator):
         self._as_text = as_text
 
     def open(self) -> None:
-        """Make what gives texts."""
+        """Create the function that formats rows."""
         self._text = row_text(self._types)
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
-        """Turn columns into rows."""
+        """Convert columns to rows."""
         taken = as_columns(batch, self.context.operator_name)
         rows = tuples_of(taken, self._types)
         kinds = [INSERT] * len(rows) if taken.kinds is None else list(taken.kinds)

@@ -1,4 +1,4 @@
-"""What operators know of the session, in a form that travels to workers."""
+"""The settings of the session that operators need, in a form that can be sent to workers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MILLISECOND_NS: Final = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class StreamSession:
-    """The time zone, what casts do, and how asynchronous functions are called."""
+    """The time zone, the behaviour of casts, and how asynchronous functions are called."""
 
     zone: tzinfo = UTC
     legacy_cast: bool = False
@@ -27,5 +27,5 @@ class StreamSession:
         watermark: Callable[[], int | None] = lambda: None,
         functions: OpenFunctions | None = None,
     ) -> Session:
-        """The session of a running operator. Its clock and its watermark are milliseconds since 1970."""
+        """Return the session of a running operator. Its clock and its watermark are in milliseconds since 1970."""
         return Session(self.zone, lambda: now_ms() * _MILLISECOND_NS, watermark, self.legacy_cast, functions=functions)

@@ -1,8 +1,8 @@
-"""State that is forgotten when nobody has written it for a while (`table.exec.state.ttl`).
+"""State that expires when it has not been written for some time (`table.exec.state.ttl`).
 
-For each key it is held when its state was last written, in ms of processing time. What expired is thrown out when its
-key is next looked at, before anybody sees it. What nobody looks at goes by timers: a key has one timer, in a bucket of
-time, so that a key that is written again and again costs a look per lifetime and not per write.
+For each key, the time of the last write is kept, in ms of processing time. Expired state is dropped at the next access
+to its key, before it is read. Timers drop state that is not accessed: each key has one timer, in a bucket of time, so a
+key that is written repeatedly costs one check per lifetime instead of one per write.
 """
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ from penstock.core.operators.base import StreamOperator
 from penstock.core.operators.timers import TimerQueue
 from penstock.state.backend import KeyedStateBackend
 
-#: The states.
+#: The names of the states.
 WRITTEN: Final = "last_written"
 EXPIRIES: Final = "expiries"
-#: State that nobody looks at stays for up to a lifetime divided by this longer.
+#: State that is not accessed stays longer, by up to its lifetime divided by this.
 _BUCKETS: Final = 8
 
 
 def due_at(written_ms: int, ttl_ms: int) -> int:
-    """The end of the bucket in which what was written at a time expires."""
+    """Return when state that was written at a time is dropped: at the end of the bucket of its expiry."""
     width = max(1, ttl_ms // _BUCKETS)
     return -(-(written_ms + ttl_ms) // width) * width
 
 
 class StateTimes:
-    """When the state of each key was last written.
+    """The time at which the state of each key was last written.
 
     Args:
-        keyed: where that is kept.
-        ttl_ms: how long state lives after it was written.
-        forget: throws the state of a key out, and marks it; False if it has to stay.
+        keyed: the backend that stores the times.
+        ttl_ms: how long state lives after a write.
+        forget: drops the state of a key and marks it as changed; returns False if it must stay.
     """
 
     def __init__(self, keyed: KeyedStateBackend, ttl_ms: int, forget: Callable[[Any], bool]) -> None:
@@ -45,13 +45,13 @@ class StateTimes:
         self._forget = forget
 
     def look(self, keys: Collection[Any], now_ms: int) -> None:
-        """Throw out what has expired of these keys, before anybody looks at it."""
+        """Drop the expired state of these keys, before it is read."""
         get, oldest = self._times.get, now_ms - self._ttl_ms
         for key in [key for key in keys if get(key, now_ms) <= oldest]:
             self._forget(key)
 
     def write(self, keys: Collection[Any], now_ms: int) -> None:
-        """The state of these keys is written."""
+        """Record that the state of these keys is written."""
         times = self._times
         due = due_at(now_ms, self._ttl_ms)
         for key in [key for key in keys if key not in times]:
@@ -60,16 +60,16 @@ class StateTimes:
         self._mark(None, keys)
 
     def begin(self, keys: Collection[Any], now_ms: int) -> None:
-        """State of these keys that was restored from a job without times counts as written now."""
+        """Treat restored state of these keys as written now, if the previous job kept no times."""
         if not len(self._timers) and keys:
             self.write(list(keys), now_ms)
 
     def next_timer_ms(self) -> int | None:
-        """When the next bucket is due."""
+        """Return when the next bucket is due."""
         return self._timers.next_timestamp()
 
     def fire(self, now_ms: int) -> None:
-        """Throw out what has expired of the buckets that are due."""
+        """Drop the expired state of the buckets that are due."""
         times, ttl_ms = self._times, self._ttl_ms
         for _, key in self._timers.due(now_ms):
             written = times.get(key)
@@ -83,15 +83,15 @@ class StateTimes:
 
 
 class ExpiringOperator(StreamOperator):
-    """An operator whose state is forgotten a while after it was written. A subclass names its table (`_expire`)."""
+    """An operator whose state expires some time after it was written. Subclasses specify their table with `_expire`."""
 
     is_keyed = True
-    #: how long state lives after it was written; 0 for ever
+    #: how long state lives after a write; 0 for unlimited
     ttl_ms: int = 0
     _lifetimes: StateTimes | None = None
 
     def _expire(self, entries: dict[Any, Any], mark: Callable[[Any, Collection[Any]], None]) -> None:
-        """Let the entries of a table expire, if state does."""
+        """Let the entries of a table expire, if the state has a lifetime."""
         if self.ttl_ms <= 0:
             return
 
@@ -108,29 +108,29 @@ class ExpiringOperator(StreamOperator):
             self._lifetimes.begin(keys, self.context.now_ms())
 
     def _look(self, keys: Collection[Any]) -> None:
-        """State of these keys will be looked at: what has expired is not seen."""
+        """Drop the expired state of these keys, before it is read."""
         if self._lifetimes is not None:
             self._lifetimes.look(keys, self.context.now_ms())
 
     def _written(self, keys: Collection[Any]) -> None:
-        """State of these keys was written."""
+        """Record that the state of these keys was written."""
         if self._lifetimes is not None:
             self._lifetimes.write(keys, self.context.now_ms())
 
     def next_timer_ms(self) -> int | None:
-        """When state next expires."""
+        """Return when state next expires."""
         return None if self._lifetimes is None else self._lifetimes.next_timer_ms()
 
     def on_processing_time(self, now_ms: int) -> None:
-        """Forget what has expired."""
+        """Drop expired state."""
         if self._lifetimes is not None:
             self._lifetimes.fire(now_ms)
 
 
 def lasting(factory: Callable[[], StreamOperator], ttl_ms: int | tuple[int, int]) -> Callable[[], StreamOperator]:
-    """The factory of an operator whose state lives so long after it was written, of joins that of each side.
+    """Return a factory of an operator whose state lives this long after a write; for joins, of each side.
 
-    0 is for ever.
+    0 means unlimited.
     """
     return partial(_made, factory, ttl_ms)
 

@@ -1,4 +1,4 @@
-"""Event time of rows: how far it has come is worked out from each row's columns."""
+"""Event time of rows: watermarks are computed from the columns of each row."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from penstock.table.typed.nodes import Constant, Field, FunctionCall, Typed
 
 
 class RowTimes:
-    """The times of rows, and the watermarks that follow them, of one stream or one split of a table.
+    """The times of rows, and the watermarks that follow them, for one stream or one split of a table.
 
-    The watermark of a row is what the expression gives, as in Flink: a row of that very time is late after it.
+    The watermark of a row is the value of the expression, as in Flink: a later row with exactly that time is late.
 
     Args:
-        column: the place of the time attribute among the columns that `evaluate` is for.
-        expression: gives the watermark; NULL leaves event time where it is.
-        evaluate: works out the expression.
-        gap: after how many rows there is a watermark; 0 for one after each batch.
+        column: the index of the time attribute among the columns that `evaluate` takes.
+        expression: the watermark; NULL leaves event time unchanged.
+        evaluate: the evaluator of the expression.
+        gap: the number of rows between watermarks; 0 for one watermark after each batch.
     """
 
     def __init__(self, column: int, expression: Typed, evaluate: Evaluator, gap: int = 0) -> None:
@@ -41,13 +41,13 @@ class RowTimes:
         self._follows_time = _follows(expression, column)
         self._delay_ms = _delay_ms(expression) if self._follows_time else None
         self._pending = MIN_TIMESTAMP
-        #: rows since the last one after which there was a watermark
+        #: the number of rows since the last watermark that was due by `gap`
         self._rows = 0
 
     def follow(self, timed: ColumnBatch, columns: Columns) -> Iterator[tuple[ColumnBatch, int | None]]:
-        """Rows in parts, each with how far event time has come, or None where that is not told.
+        """Yield rows in parts, each with the watermark after it, or None where no watermark is due.
 
-        `columns`: those that the expression is over, of the same rows.
+        `columns`: the operands of the expression, for the same rows.
         """
         times, marks = columns[self._column], None
         if not self._follows_time:
@@ -61,7 +61,7 @@ class RowTimes:
             yield part, None if self._rows else self._pending
 
     def _follow(self, timed: ColumnBatch, times: pa.Array, marks: pa.Array | None, start: int, stop: int) -> None:
-        """Note the highest watermark of the rows from `start` up to `stop`."""
+        """Record the highest watermark of the rows from `start` up to `stop`."""
         if self._delay_ms is not None and times.type.unit == "ms":
             self._pending = max(self._pending, int(timed.rowtimes[start:stop].max()) - self._delay_ms)
             return
@@ -73,13 +73,13 @@ class RowTimes:
             self._pending = max(self._pending, int(milliseconds(pa.array([highest]))[0]))
 
     def _of_latest(self, times: pa.Array) -> pa.Scalar:
-        """The watermark of the latest row."""
+        """Return the watermark of the latest row."""
         latest = pa.array([pc.max(times)], times.type)
         (marks,) = self._evaluate(Columns([latest] * (self._column + 1), 1))
         return marks[0]
 
     def _cuts(self, rows: int) -> Iterator[int]:
-        """The ends of the parts of a batch; where no rows are counted then, there is a watermark."""
+        """Yield the ends of the parts of a batch. A watermark is due after a part if the row count is then 0."""
         if not self._gap:
             yield rows
             return
@@ -92,16 +92,16 @@ class RowTimes:
 
 
 class WatermarkAssignerOperator(EvaluatingOperator):
-    """Sends a watermark after a batch whose rows let event time advance, or after so many rows.
+    """Emits a watermark after each batch, or every `gap` rows, if event time has advanced.
 
-    Watermarks from above are dropped, but for the last one.
+    Watermarks from upstream are dropped, except the last one.
 
     Args:
-        column: the place of the time attribute, whose value is the timestamp of a row.
-        expression: over the columns of a row, see `RowTimes`.
-        session: of the operator.
+        column: the index of the time attribute, whose value is the timestamp of a row.
+        expression: the watermark, over the columns of a row, see `RowTimes`.
+        session: the session of the operator.
         null_times: handles rows with a NULL event time.
-        gap: after how many rows there is a watermark; 0 for one after each batch.
+        gap: the number of rows between watermarks; 0 for one watermark after each batch.
         idle_ms: after how long (ms) without rows the stream is idle; 0 for never. Rejected rows do not count.
     """
 
@@ -126,7 +126,7 @@ class WatermarkAssignerOperator(EvaluatingOperator):
         self._is_idle = False
 
     def open(self) -> None:
-        """Make what runs the expression."""
+        """Create the evaluator of the expression."""
         evaluate = Evaluator([self._expression], self.running(self._session))
         self._times = RowTimes(self._column, self._expression, evaluate, self._gap)
         if self._null_times.is_rejecting:
@@ -134,7 +134,7 @@ class WatermarkAssignerOperator(EvaluatingOperator):
         self._last_row_ms = self.context.now_ms()
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
-        """Pass rows on with their timestamps, then say how far event time has come."""
+        """Emit rows with their timestamps, followed by watermarks."""
         taken = as_columns(batch, self.context.operator_name)
         try:
             timed, _, rejected = self._null_times.take_out(taken, taken.columns.column(self._column))
@@ -161,7 +161,7 @@ class WatermarkAssignerOperator(EvaluatingOperator):
             self.output.emit_watermark(watermark)
 
     def process_watermark(self, timestamp: int) -> None:
-        """Only the end of event time comes from above."""
+        """Pass on only the last watermark."""
         if timestamp == MAX_WATERMARK:
             self._wake()
             self._watermark = timestamp
@@ -176,17 +176,17 @@ class WatermarkAssignerOperator(EvaluatingOperator):
             self.output.emit_status(False)
 
     def process_status(self, idle: bool) -> None:
-        """What comes from above counts where idleness is not asked for here."""
+        """Pass on the upstream status, unless idleness is detected here."""
         if not self._idle_ms:
             self.output.emit_status(idle)
 
     def next_timer_ms(self) -> int | None:
-        """When the stream is idle if no row comes."""
+        """Return when the stream becomes idle if no row arrives."""
         is_asked = self._idle_ms and not self._is_idle and self._watermark != MAX_WATERMARK
         return self._last_row_ms + self._idle_ms if is_asked else None
 
     def on_processing_time(self, now_ms: int) -> None:
-        """Tell that the stream is idle, so that others do not wait for it."""
+        """Mark the stream as idle when it is due, so that others do not wait for it."""
         due = self.next_timer_ms()
         if due is not None and due <= now_ms:
             self._is_idle = True
@@ -194,7 +194,7 @@ class WatermarkAssignerOperator(EvaluatingOperator):
 
 
 def _follows(expression: Typed, column: int) -> bool:
-    """Whether an expression depends on a time alone, and is the later the later that is."""
+    """Return whether an expression depends on a time alone and increases with it."""
     if isinstance(expression, FunctionCall) and expression.function == "-":
         expression, other = expression.operands
         if not isinstance(other, Constant):
@@ -203,7 +203,7 @@ def _follows(expression: Typed, column: int) -> bool:
 
 
 def _delay_ms(expression: Typed) -> int | None:
-    """How long a watermark is behind the time that it follows; None where that differs from one time to another."""
+    """Return how far a watermark trails the time that it follows; None if that varies."""
     if isinstance(expression, Field):
         return 0
     delay = expression.children()[1]

@@ -1,1 +1,1 @@
-"""What happens to rows before a table takes them: constraints, and rows that share a primary key."""
+"""Prepares rows for tables: enforces constraints, and handles rows that share a primary key."""

@@ -1,4 +1,4 @@
-"""Values that a table does not take: NULL in what is NOT NULL, text and bytes that are too long or too short."""
+"""Enforces constraints on values: NULL in NOT NULL columns, and strings and bytes that are too long or too short."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from penstock.table.streaming.sinks.sink_options import LENGTH, NOT_NULL
 
 
 class ConstraintOperator(StreamOperator):
-    """Looks at constraints. `drops`: rows with NULL are dropped; else they fail the job.
+    """Enforces constraints. `drops`: whether rows with NULL are dropped; otherwise they fail the job.
 
-    `length`: with TRIM_PAD values of another length get the right one, with ERROR they fail the job.
+    `length`: TRIM_PAD gives values the right length, ERROR fails the job on values of another length.
     """
 
     def __init__(self, constraints: Sequence[Constraint], drops: bool, length: str) -> None:
@@ -31,7 +31,7 @@ class ConstraintOperator(StreamOperator):
         self._trims = length == "TRIM_PAD"
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
-        """Pass on what fits."""
+        """Emit the rows that satisfy the constraints."""
         taken = as_columns(batch, self.context.operator_name)
         for one in self._constraints:
             column = taken.columns.column(one.path[0])
@@ -79,7 +79,7 @@ class ConstraintOperator(StreamOperator):
 
 
 def reached(column: pa.Array, path: Sequence[int]) -> tuple[pa.Array, Any]:
-    """What is at a path in the values that are there, and the row of each, as a numpy array."""
+    """Return the values at a path, without the ones whose parent is NULL, and the row of each as a NumPy array."""
     rows = np.arange(len(column))
     for step in path:
         if column.null_count:
@@ -97,12 +97,12 @@ def reached(column: pa.Array, path: Sequence[int]) -> tuple[pa.Array, Any]:
 
 
 def lengths_of(column: pa.Array) -> pa.Array:
-    """How many characters or bytes each value has."""
+    """Return the number of characters or bytes of each value."""
     return (pc.utf8_length if pa.types.is_string(column.type) else pc.binary_length)(column)
 
 
 def _fitted_within(column: pa.Array, path: Sequence[int], length: int, is_padded: bool) -> pa.Array:
-    """A column with the field at a path cut and padded; the column itself if the path is empty."""
+    """Trim and pad the field at a path in a column, or the column itself if the path is empty."""
     if not path:
         return _fitted(column, length, is_padded)
     fields = column.flatten()
@@ -111,7 +111,7 @@ def _fitted_within(column: pa.Array, path: Sequence[int], length: int, is_padded
 
 
 def _fitted(column: pa.Array, length: int, is_padded: bool) -> pa.Array:
-    """Values cut to a length, and with blanks or zeros up to it."""
+    """Trim values to a length. If `is_padded`, pad them to it with blanks or zeros."""
     if pa.types.is_string(column.type):
         cut = pc.utf8_slice_codeunits(column, 0, length)
         return pc.utf8_rpad(cut, length, " ") if is_padded else cut

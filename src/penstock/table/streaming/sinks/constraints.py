@@ -1,6 +1,6 @@
-"""Which constraints the types of a table put on the values of its columns, also within rows and collections.
+"""The constraints that a table's types put on the values of its columns, also within rows and collections.
 
-A constraint is told by a path: the name of the column, then those of fields. Elements of collections have no names.
+A constraint is named by a path: the name of the column, followed by field names. Elements of collections have no names.
 """
 
 from __future__ import annotations
@@ -24,16 +24,17 @@ from penstock.table.data.logical_types import (
 from penstock.table.plan.row_schema import RowSchema
 from penstock.table.streaming.sinks.sink_options import LENGTH
 
-#: steps of a path that are no fields
+#: steps of a path that are not fields
 ELEMENT, KEY, VALUE = -1, -2, -3
 _WORDS = {ELEMENT: "[element]", KEY: "[key]", VALUE: "[value]"}
 
 
 @dataclass(frozen=True, slots=True)
 class Constraint:
-    """What a column, or what is within it, must be.
+    """A constraint on a column or on a part of it.
 
-    `path`: the place of the column, then of fields, or what part of a collection. `type`: NOT NULL or a length.
+    `path`: the index of the column, followed by indexes of fields or by parts of collections. `type`: NOT NULL or a
+    length.
     """
 
     path: tuple[int, ...]
@@ -43,10 +44,10 @@ class Constraint:
 
 
 def constraints_of(schema: RowSchema, nested: str, length: str) -> tuple[Constraint, ...]:
-    """Those of a table: first what is NOT NULL, then lengths. Raises `ValidationError` for those not to be enforced.
+    """Return the constraints of a table: NOT NULL first, then lengths.
 
-    `nested`: IGNORE for those of columns alone, ROWS for those within rows, ROWS_AND_COLLECTIONS for all. `length`:
-    IGNORE for none of lengths.
+    `nested`: IGNORE for constraints on columns alone, ROWS to include fields of rows, ROWS_AND_COLLECTIONS for all.
+    `length`: IGNORE to omit constraints on lengths. Raises `ValidationError` for constraints that cannot be enforced.
     """
     found: list[Constraint] = []
     for place, column in enumerate(schema):
@@ -72,7 +73,7 @@ def _constraints(path: tuple[int, ...], name: str, kind: DataType, nested: str, 
 
 
 def _parts(kind: DataType, nested: str) -> list[tuple[int, str, DataType]]:
-    """What a type consists of, as far as it is looked at."""
+    """Return the parts of a type whose constraints are enforced."""
     if isinstance(kind, RowType) and nested != "IGNORE":
         return [(place, field.name, field.data_type) for place, field in enumerate(kind.fields)]
     if nested != "ROWS_AND_COLLECTIONS":

@@ -1,8 +1,8 @@
-"""One row of each primary key, where the query should have no more: ON CONFLICT DO ERROR and DO NOTHING.
+"""Writes one row for each primary key, if the query should not have more: ON CONFLICT DO ERROR and DO NOTHING.
 
-Changes may come in another order than they were made: a row that comes may take the key over from one that is still to
-go. So changes wait until the watermark has passed, and only then it is looked whether more than one row is left. With
-DO ERROR that fails the job; with DO NOTHING the first one stays.
+Changes may arrive out of order: a new row may take over the key of a row that is yet to be retracted. So changes wait
+until the watermark has passed. Only then are keys with more than one remaining row conflicts. DO ERROR fails the job;
+DO NOTHING keeps the first row.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from penstock.table.streaming.rows.held_rows import rows_of
 from penstock.table.streaming.rows.row_keys import RowKeys
 from penstock.table.streaming.sinks.upserts import Identity, Row, sent_batch
 
-#: The states: primary key -> the row that is written; primary key -> changes that wait, as (comes, row).
+#: The states: primary key -> the written row; primary key -> pending changes, as (whether it is an insert, row).
 WRITTEN: Final = "written"
 WAITING: Final = "waiting"
 
 
 class FirstUpsertOperator(StreamOperator):
-    """See the module's text.
+    """See the module docstring.
 
     Args:
-        key: the places of the columns of the primary key.
-        own: those of the columns that tell the rows of the query apart; None where only all columns do.
-        types: of all columns.
-        names: of all columns.
-        key_names: the names of the columns of the key, as the table has them.
+        key: the indexes of the primary key columns.
+        own: the indexes of the columns that identify the rows of the query; None if only all columns do.
+        types: the types of all columns.
+        names: the names of all columns.
+        key_names: the names of the key columns in the table.
         fails: whether a conflict fails the job.
     """
 
@@ -73,7 +73,7 @@ class FirstUpsertOperator(StreamOperator):
         self._mark_waiting(None, set(keys))
 
     def process_watermark(self, timestamp: int) -> None:
-        """Settle what has waited."""
+        """Apply the pending changes."""
         keys = list(self._waiting)
         sent: list[tuple[int, Row]] = []
         for key in keys:
@@ -104,7 +104,7 @@ class FirstUpsertOperator(StreamOperator):
             self._written[key] = left[0]
 
     def _left(self, rows: list[Row], changes: list[tuple[bool, Row]]) -> list[Row]:
-        """The rows that are there after changes. A row may go before it comes."""
+        """Return the rows that remain after changes. A retraction may precede its row."""
         missing: list[Row] = []
         for comes, row in changes:
             if comes:

@@ -1,6 +1,6 @@
-"""The last row of each primary key, of all rows that the query has for it: what ON CONFLICT DO DEDUPLICATE writes.
+"""Writes the last of the query's rows for each primary key: ON CONFLICT DO DEDUPLICATE.
 
-When the last one goes, the one before it is written again; when all have gone, the key is deleted.
+When the last row is retracted, the one before it is written again. When all rows are retracted, the key is deleted.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from penstock.table.streaming.rows.row_keys import RowKeys
 from penstock.table.streaming.rows.state_times import ExpiringOperator
 from penstock.table.streaming.sinks.upserts import Identity, sent_batch
 
-#: The state: primary key -> the rows of the query, in the order in which they came.
+#: State: primary key -> the rows of the query, in arrival order.
 ROWS: Final = "rows"
 
 
 class LastUpsertOperator(ExpiringOperator):
-    """See the module's text.
+    """See the module docstring.
 
     Args:
-        key: the places of the columns of the primary key.
-        own: those of the columns that tell the rows of the query apart; None where only all columns do.
-        types: of all columns.
-        names: of all columns.
+        key: the indexes of the primary key columns.
+        own: the indexes of the columns that identify the rows of the query; None if only all columns do.
+        types: the types of all columns.
+        names: the names of all columns.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class LastUpsertOperator(ExpiringOperator):
         self._expire(self._rows, table.mark)
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
-        """Take rows in, and send what is written."""
+        """Process changes and emit the rows to write."""
         taken = as_columns(batch, self.context.operator_name)
         keys, kinds = self._keys.of(taken.columns), taken.kinds
         distinct = set(keys)

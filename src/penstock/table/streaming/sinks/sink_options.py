@@ -1,4 +1,4 @@
-"""What the options of a session say of tables that are written."""
+"""The options of a session for writing to tables."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NESTED: Final = "table.exec.sink.nested-constraint-enforcer"
 MATERIALIZE: Final = "table.exec.sink.upsert-materialize"
 ON_CONFLICT: Final = "table.exec.sink.require-on-conflict"
 SHUFFLE: Final = "table.exec.sink.keyed-shuffle"
-#: the values of each, the default first
+#: the values of each option, the default first
 _VALUES: Final = {
     NOT_NULL: ("ERROR", "DROP"),
     LENGTH: ("IGNORE", "TRIM_PAD", "ERROR"),
@@ -27,18 +27,18 @@ _VALUES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class SinkOptions:
-    """The options, see the Flink document "Configuration", section "Execution Options" of tables."""
+    """The options. See Flink's document "Configuration", section "Execution Options" of tables."""
 
-    #: whether rows with NULL in a column that is NOT NULL are dropped; else they fail the job
+    #: whether rows with NULL in a NOT NULL column are dropped; otherwise they fail the job
     drops_null: bool = False
-    #: what happens to text and bytes of another length: IGNORE, TRIM_PAD or ERROR
+    #: how strings and bytes of another length are handled: IGNORE, TRIM_PAD or ERROR
     length: str = "IGNORE"
-    #: where constraints of types within types are looked at: IGNORE, ROWS or ROWS_AND_COLLECTIONS
+    #: where constraints of nested types are enforced: IGNORE, ROWS or ROWS_AND_COLLECTIONS
     nested: str = "IGNORE"
-    #: when the last row of a key is worked out: AUTO, NONE or FORCE
+    #: when the last row of a key is determined: AUTO, NONE or FORCE
     materialize: str = "AUTO"
     requires_on_conflict: bool = True
-    #: when rows go to subtasks by the primary key: AUTO, NONE or FORCE
+    #: when rows are shuffled by the primary key: AUTO, NONE or FORCE
     shuffle: str = "AUTO"
 
 
@@ -46,7 +46,7 @@ BY_DEFAULT: Final = SinkOptions()
 
 
 def sink_options(options: Mapping[str, str]) -> SinkOptions:
-    """Those of a session. Raises `ValidationError` for values that there are not."""
+    """Return the options of a session. Raises `ValidationError` for unknown values."""
     found = {}
     for key, values in _VALUES.items():
         value = options.get(key, values[0]).upper()

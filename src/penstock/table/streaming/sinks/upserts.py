@@ -1,4 +1,4 @@
-"""Rows of a query that share a primary key: which of them a change is about, and how they are sent."""
+"""Rows of a query that share a primary key: finds the row that a change affects, and builds the output."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ Row = tuple[Any, ...]
 class Identity:
     """Compares rows by the columns at `places`, or by all columns if it is None.
 
-    Rows are in canonical form (`rows_of`), but state of an earlier release may have others. `types`: of all columns.
+    Rows are in canonical form (`rows_of`), but state of an earlier release may have others. `types`: the types of all
+    columns.
     """
 
     def __init__(self, places: Sequence[int] | None, types: Sequence[DataType]) -> None:
@@ -27,15 +28,15 @@ class Identity:
 
     @property
     def is_known(self) -> bool:
-        """Whether there are such columns: then a row takes the place of the one with the same values in them."""
+        """Whether there are such columns. Then a row replaces the one with the same values in them."""
         return self._places is not None
 
     def of(self, row: Row) -> Row:
-        """What tells a row from others."""
+        """Return the values that identify a row."""
         return row if self._places is None else tuple([row[place] for place in self._places])
 
     def find(self, rows: Sequence[Row], row: Row) -> int | None:
-        """Where the row is that a change is about; the last one of those that are alike."""
+        """Return the index of the row that a change affects: the last of equal ones, or None if not found."""
         wanted = self.of(row)
         for place in range(len(rows) - 1, -1, -1):
             if self._equality.same(self.of(rows[place]), wanted):
@@ -44,6 +45,6 @@ class Identity:
 
 
 def sent_batch(sent: Sequence[tuple[int, Row]], types: Sequence[DataType], names: Sequence[str]) -> ColumnBatch:
-    """Kinds and rows as a batch."""
+    """Build a batch from kinds and rows."""
     columns = columns_of([row for _, row in sent], types)
     return ColumnBatch(pa.RecordBatch.from_arrays(columns, list(names)), None, kinds_of([kind for kind, _ in sent]))

@@ -1,1 +1,1 @@
-"""Windows of tables, and aggregates of them."""
+"""Window table functions and window aggregates."""

@@ -1,8 +1,8 @@
-"""Aggregates of SQL by kernel: partials of groups of rows, which can be merged.
+"""SQL aggregates by kernels, computed through partials of groups, which can be merged.
 
-Partials are tables: the columns of a group, whatever these are, and then those of the aggregates. For COUNT DISTINCT
-there is also a row for each value of a group, whose column `$distinct` says of which call it is; it is NULL in the row
-of the group itself.
+Partials are tables with the group's columns, whatever these are, followed by the columns of the aggregates. COUNT
+DISTINCT adds a row for each value of a group. Its column `$distinct` identifies the call, and is NULL in the row of the
+group itself.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from penstock.table.streaming.aggregates.numbers import fitted, quotient
 from penstock.table.streaming.windows.distinct_groups import distinct_groups
 from penstock.table.typed.nodes import Constant, Field
 
-#: Types whose values Arrow groups by just as SQL does.
+#: Types whose values Arrow groups exactly as SQL does.
 GROUPED: Final = (
     IntegralType,
     BooleanType,
@@ -51,19 +51,19 @@ GROUPED: Final = (
     DecimalType,
 )
 _ORDERED: Final = tuple(kind for kind in GROUPED if kind is not BooleanType)
-#: Sums of decimals with more digits might have more than 38.
+#: Sums of decimals with more digits might exceed 38 digits.
 _DIGITS_MAX: Final = 19
 DISTINCT: Final = "$distinct"
-#: More runs of rows are grouped as if they were none.
+#: If there are more runs of rows than this, all rows are grouped instead.
 _RUNS_MAX: Final = 8
-#: what gives of a column at once what a kernel gives of each group
+#: kernel of groups -> the function that computes the same for a whole column
 _OF_ALL: Final = {"sum": pc.sum, "min": pc.min, "max": pc.max}
-#: up to which watermark windows of a pane have fired, see `columnar_window`
+#: the watermark up to which windows of a pane have fired, see `columnar_window`
 FIRED: Final = "$fired"
 
 
 def is_by_kernel(call: AggregateCall) -> bool:
-    """Whether kernels give what a call has to."""
+    """Return whether kernels can compute a call."""
     operands = call.operands
     if call.condition is not None and not isinstance(call.condition, Field):
         return False
@@ -86,11 +86,11 @@ def _is_field(operand: Any, kinds: tuple[type[DataType], ...]) -> bool:
 
 
 class ColumnAggregates(Aggregates):
-    """See the module's text.
+    """See the module docstring.
 
     Args:
-        calls: aggregates that kernels give.
-        shares_panes: whether windows share panes, so that partials say up to where these have fired.
+        calls: aggregates that kernels can compute.
+        shares_panes: whether windows share panes, so that partials contain up to where these have fired.
     """
 
     def __init__(self, calls: Sequence[AggregateCall], shares_panes: bool) -> None:
@@ -98,7 +98,7 @@ class ColumnAggregates(Aggregates):
         self._calls = tuple(calls)
         self._shares_panes = shares_panes
         self._distinct = [index for index, call in enumerate(self._calls) if _is_counted_apart(call)]
-        #: name -> the kernel that makes and merges it
+        #: name -> the kernel that creates and merges it
         self._kernels: dict[str, str] = {}
         for index, call in enumerate(self._calls):
             if index in self._distinct:
@@ -121,11 +121,11 @@ class ColumnAggregates(Aggregates):
 
     @property
     def has_distinct(self) -> bool:
-        """Whether a group has further rows for values, see `settled`."""
+        """Whether a group has additional rows for values, see `settled`."""
         return bool(self._distinct)
 
     def describe(self) -> str:
-        """What they are, to tell whether a snapshot is of the same."""
+        """Return a description of the aggregates, to check whether a snapshot belongs to the same ones."""
         return ", ".join(map(str, self._calls))
 
     def arguments_of(self, group: dict[str, Any], columns: pa.RecordBatch) -> pa.Table:
@@ -161,15 +161,15 @@ class ColumnAggregates(Aggregates):
         return pa.Table.from_arrays([*arrays, *more], [*group, *self.partial_columns])
 
     def in_runs(self, arguments: pa.Table, group: list[str]) -> pa.Table:
-        """The same where the rows of a group mostly follow one another, which saves grouping them.
+        """Like `grouped`, but without grouping rows if most rows of each group are adjacent.
 
-        Each group has one row of partials, also where its rows come in several runs: consumers rely on it, because
-        they do not merge a single table of partials. `group` names columns of whole numbers without NULL.
+        Each group has one row of partials, even if its rows are in several runs: consumers rely on it, because they do
+        not merge a single table of partials. `group`: the names of integer columns without NULL.
         """
         columns = [times_of(arguments, name) for name in group]
         begins = _begins(columns)
         types = arguments.schema.types
-        # A sum of floats depends on the order in which they are added.
+        # A sum of floats depends on the order of addition.
         if len(begins) > _RUNS_MAX or self._distinct or any(map(pa.types.is_floating, types)):
             return self.grouped(arguments, group)
         lengths = np.diff([*begins, arguments.num_rows])
@@ -187,7 +187,7 @@ class ColumnAggregates(Aggregates):
         return partials if len(groups) == len(begins) else self._merged(partials, group)
 
     def _values_of(self, arguments: pa.Table, group: list[str]) -> list[pa.Table]:
-        """A row for each value of a group."""
+        """Return tables with a row for each distinct value of a group."""
         tables = []
         for index in self._distinct:
             value = f"{index}.value"
@@ -203,12 +203,12 @@ class ColumnAggregates(Aggregates):
         return tables
 
     def merged(self, tables: Sequence[pa.Table], group: Sequence[str]) -> pa.Table:
-        """Partials with one row for each group, and for each of its values."""
+        """Merge partials to one row for each group, and for each of its values."""
         table = pa.concat_tables(tables) if len(tables) > 1 else tables[0]
         return self._merged(table, [*group, *self._more])
 
     def settled(self, partials: pa.Table, group: Sequence[str]) -> pa.Table:
-        """Partials with one row for each group, in which its values are counted."""
+        """Merge partials to one row for each group, counting its values."""
         flags = [f"{index}.flag" for index in self._distinct]
         of_call = partials.column(DISTINCT)
         for index, flag in zip(self._distinct, flags, strict=True):
@@ -226,7 +226,7 @@ class ColumnAggregates(Aggregates):
         return merged.select([name for name in table.schema.names if name in merged.schema.names])
 
     def results(self, partials: pa.Table) -> list[Any]:
-        """An array for each call, by partials that are settled."""
+        """Return an array for each call, computed from settled partials."""
         found = []
         for index, call in enumerate(self._calls):
             wanted = arrow_type(call.type)
@@ -246,7 +246,7 @@ class ColumnAggregates(Aggregates):
 
 
 def _begins(columns: Sequence[Any]) -> Any:
-    """Where in these columns, of which there is one at least, a run of equal rows begins."""
+    """Return where runs of equal rows begin in these columns, at least one."""
     changes = [column[1:] != column[:-1] for column in columns if column.min() != column.max()]
     if not changes:
         return np.zeros(1, np.int64)
@@ -258,7 +258,7 @@ def _is_counted_apart(call: AggregateCall) -> bool:
 
 
 def _operand(call: AggregateCall, columns: pa.RecordBatch) -> Any:
-    """The operand of a call in each row; NULL in rows that its FILTER leaves out."""
+    """Return the operand of a call in each row: NULL in rows that its FILTER excludes."""
     (operand,) = call.operands
     assert isinstance(operand, Field)
     found = columns.column(operand.index)
@@ -270,7 +270,7 @@ def _operand(call: AggregateCall, columns: pa.RecordBatch) -> Any:
 
 
 def _counted(call: AggregateCall, columns: pa.RecordBatch) -> Any:
-    """1 for the rows that a call counts, else 0; None where it counts all rows."""
+    """Return 1 for the rows that a call counts, else 0. None if it counts all rows."""
     conditions = [
         pc.is_valid(columns.column(one.index))
         for one in call.operands

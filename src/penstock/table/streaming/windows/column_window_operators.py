@@ -1,4 +1,4 @@
-"""Aggregates of windows by kernel. Each row is put into one pane, which the windows that it is in share."""
+"""Window aggregates by kernels. Each row is added to one pane, which all its windows share."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ TUMBLE: Final = "TUMBLE"
 
 
 class ColumnWindowAggregateOperator(ColumnWindowsOperator, ColumnarWindowOperator):
-    """TUMBLE, HOP and CUMULATE.
+    """Aggregates of TUMBLE, HOP and CUMULATE windows.
 
     Args:
-        kind: of the windows.
-        sizes: in ms: of TUMBLE the size, of HOP slide and size, of CUMULATE step and size.
-        offset: by which windows begin later, in ms.
+        kind: TUMBLE, HOP or CUMULATE.
+        sizes: in ms: the size for TUMBLE, slide and size for HOP, step and size for CUMULATE.
+        offset: the shift of the windows' starts, in ms.
     """
 
     def __init__(self, windows: ColumnWindows, kind: str, sizes: Sequence[int], offset: int) -> None:
@@ -40,7 +40,7 @@ class ColumnWindowAggregateOperator(ColumnWindowsOperator, ColumnarWindowOperato
         self.begin(windows, kind != TUMBLE)
 
     def open(self) -> None:
-        """Find the window that fires next, given those that fired before a restore."""
+        """Find the window that fires next, considering the ones that fired before a restore."""
         super().open()
         self._find_next()
 
@@ -54,7 +54,7 @@ class ColumnWindowAggregateOperator(ColumnWindowsOperator, ColumnarWindowOperato
 
 
 class ColumnSessionAggregateOperator(ColumnWindowsOperator, ColumnarSessionOperator):
-    """SESSION. `gap`: after which a session ends, in ms."""
+    """Aggregates of SESSION windows. `gap`: the gap that ends a session, in ms."""
 
     def __init__(self, windows: ColumnWindows, gap: int) -> None:
         ColumnarSessionOperator.__init__(self, windows.key(), EventTimeSessionWindows(gap), [])
@@ -75,10 +75,10 @@ class ColumnSessionAggregateOperator(ColumnWindowsOperator, ColumnarSessionOpera
 
 
 class ColumnWindowsOfRowsOperator(ColumnWindowsOperator):
-    """Windows that rows have as columns, such as the results of other windows.
+    """Aggregates of windows that are columns of the input, such as results of other windows.
 
     Args:
-        start: the place of the window's start; `end`: that of its end.
+        start: the index of the window's start; `end`: the index of its end.
     """
 
     state_name = "_penstock_column_windows"
@@ -99,7 +99,7 @@ class ColumnWindowsOfRowsOperator(ColumnWindowsOperator):
         return f"{self.aggregates.describe()} by {len(self.key_names)} columns and windows of rows"
 
     def merge(self, parts: list[pa.Table]) -> pa.Table:
-        """One row for each key and window."""
+        """Merge parts to one row for each key and window."""
         return self.aggregates.merged(parts, [START, END, *self.key_names])
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:

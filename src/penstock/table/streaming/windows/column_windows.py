@@ -1,4 +1,4 @@
-"""What aggregates of windows by kernel have in common: which columns they read and give, and their clock."""
+"""The base of window aggregates by kernels: their input and output columns, and their clock."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ from penstock.table.streaming.windows.window_ends import WindowEnds
 from penstock.table.streaming.windows.window_times import WindowTime
 
 _CLOCK = pa.timestamp("ms")
-#: the columns of a window's start and end while values of groups are counted
+#: the columns of a window's start and end while distinct values are counted
 _START, _END = "$start", "$end"
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnWindows:
-    """What an aggregate of windows reads and gives.
+    """The input and output of a window aggregate.
 
     Args:
-        keys: what rows are grouped by, in the order in which it is given: places of columns, and -1, -2 and -3 for
-            start, end and time of the window.
+        keys: the grouping keys, in output order: indexes of columns, and -1, -2 and -3 for the start, end and time of
+            the window.
         time: the time attribute.
-        calls: aggregates that kernels give, see `is_by_kernel`.
-        types: of the columns that it gives: keys, then calls; `names`: theirs.
+        calls: aggregates that kernels can compute, see `is_by_kernel`.
+        types: the types of the output columns: keys, then calls; `names`: their names.
     """
 
     keys: tuple[int, ...]
@@ -49,36 +49,36 @@ class ColumnWindows:
     session: StreamSession
 
     def groups(self) -> tuple[int, ...]:
-        """The places of the columns that rows are grouped by besides the window."""
+        """Return the indexes of the grouping columns, without the window's."""
         return tuple(key for key in self.keys if key >= 0)
 
     def key(self) -> ColumnKey:
-        """The columns of the key."""
+        """Return the columns of the key."""
         return ColumnKey(tuple(f"c{key}" for key in self.groups()))
 
 
 class ColumnWindowsOperator(ColumnarWindowBase):
-    """The base, which goes ahead of an operator of columns. See the module's text."""
+    """The base class, to be listed before a columnar operator. See the module docstring."""
 
     aggregates: ColumnAggregates
     _windows: ColumnWindows
 
     def begin(self, windows: ColumnWindows, shares_panes: bool) -> None:
-        """Say what it reads and gives."""
+        """Set the input and the output."""
         self._windows = windows
         self.aggregates = ColumnAggregates(windows.calls, shares_panes)
         self.key_names = self.key_names or ["key.0"]
 
     def fire_until(self, timestamp: int) -> None:
-        """Fire the windows that end before a time or with it."""
+        """Fire the windows whose last millisecond is at or before a time."""
         raise NotImplementedError
 
     def next_end(self) -> int | None:
-        """The end of the window that fires next."""
+        """Return the end of the window that fires next."""
         raise NotImplementedError
 
     def open(self) -> None:
-        """Find the time zone."""
+        """Look up the time zone."""
         self._ends = WindowEnds(self._windows.time.zone_of(self._windows.session))
 
     # --- rows ---------------------------------------------------------------------------------------------------------
@@ -96,16 +96,16 @@ class ColumnWindowsOperator(ColumnarWindowBase):
         return batch
 
     def key_columns(self, taken: ColumnBatch) -> dict[str, Any]:
-        """See `ColumnarWindowBase`. All rows have one key where there are no columns to tell them apart by."""
+        """See `ColumnarWindowBase`. Without key columns, all rows have one key."""
         found = super().key_columns(taken) if self.key.names else {}
         return found or {self.key_names[0]: np.full(len(taken), ONLY_KEY, np.int64)}
 
     def grouped(self, arguments: pa.Table, group: list[str]) -> pa.Table:
-        """See `ColumnarWindowBase`. Without keys the rows of a window follow one another, as time goes on."""
+        """See `ColumnarWindowBase`. Without keys, the rows of a window are mostly adjacent, because time advances."""
         return super().grouped(arguments, group) if self.key.names else self.aggregates.in_runs(arguments, group)
 
     def emit(self, partials: pa.Table, starts: Any, ends: Any) -> None:
-        """Send a row for each group and window."""
+        """Emit a row for each group and window."""
         if self.aggregates.has_distinct:
             partials = partials.append_column(_START, pa.array(starts)).append_column(_END, pa.array(ends))
             partials = self.aggregates.settled(partials, [_START, _END, *self.key_names])
@@ -130,7 +130,7 @@ class ColumnWindowsOperator(ColumnarWindowBase):
     # --- time ---------------------------------------------------------------------------------------------------------
 
     def process_watermark(self, timestamp: int) -> None:
-        """Fire the windows that are over."""
+        """Fire the windows that have ended."""
         if not self._windows.time.is_processing:
             self.fire_until(max(self.watermark, self._ends.reached(timestamp)))
         self.output.emit_watermark(timestamp)
@@ -141,6 +141,6 @@ class ColumnWindowsOperator(ColumnarWindowBase):
         return None if end is None else self._ends.due_ms(end) + 1
 
     def on_processing_time(self, now_ms: int) -> None:
-        """Fire the windows of processing time that are over."""
+        """Fire the processing-time windows that have ended."""
         if self._windows.time.is_processing:
             self.fire_until(self._ends.reached(now_ms - 1))

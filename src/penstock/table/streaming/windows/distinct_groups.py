@@ -1,4 +1,4 @@
-"""The groups of rows of which nothing is aggregated, with less work than grouping them takes."""
+"""Finds groups without aggregates, with less work than grouping rows."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from penstock.core.columns.expressions import full
 
 
 def distinct_groups(table: pa.Table, keys: Sequence[str]) -> list[Any]:
-    """The columns of the keys, with one row for each group.
+    """Return the columns of the keys, with one row for each group.
 
-    The window is mostly the same for all rows, and a number that differs in all of them makes each row a group.
+    The window is usually the same for all rows, and an integer that is different in each row makes each a group.
     """
     columns = {name: full(table.column(name), 0) for name in keys}
     varying = [name for name, column in columns.items() if not _is_same(column)] or [keys[-1]]
@@ -32,7 +32,7 @@ def distinct_groups(table: pa.Table, keys: Sequence[str]) -> list[Any]:
 
 
 def _is_same(column: pa.Array) -> bool:
-    """Whether all rows of a column of whole numbers have the same one."""
+    """Return whether all rows of an integer column have the same value."""
     if not len(column) or not pa.types.is_integer(column.type) or column.null_count:
         return False
     numbers = column.to_numpy()
@@ -40,6 +40,6 @@ def _is_same(column: pa.Array) -> bool:
 
 
 def _with(columns: dict[str, Any], found: dict[str, Any]) -> list[Any]:
-    """The columns of the groups; those that are not found have one value for all of them."""
+    """Return the columns of the groups. Columns that are not in `found` have one value for all groups."""
     rows = len(next(iter(found.values())))
     return [found[name] if name in found else pa.repeat(column[0], rows) for name, column in columns.items()]

@@ -1,4 +1,4 @@
-"""Options by which windows in GROUP BY give results before they are over, and again for late rows."""
+"""Options that let windows in GROUP BY emit results before they end, and again for late rows."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ ALLOW_LATENESS_MS: Final = ConfigOption("table.exec.emit.allow-lateness", DURATI
 
 @dataclass(frozen=True, slots=True)
 class Emission:
-    """When windows give results besides their ends.
+    """When windows emit results apart from their ends.
 
     Args:
-        early_ms: a result that changed is given so long (ms) after the first row of a window, and again and again; 0
-            for after each row, None for not before the end.
-        late_ms: the same for rows that come behind the end.
-        lateness_ms: how long behind its end, in event time, a window takes rows.
+        early_ms: how long (ms) after a window's first row a changed result is emitted, and the interval from then on;
+            0 for after each row, None for not before the end.
+        late_ms: the same for rows that arrive after the end.
+        lateness_ms: how long after its end, in event time, a window accepts rows.
     """
 
     early_ms: int | None = None
@@ -35,11 +35,11 @@ class Emission:
 
     @property
     def updates(self) -> bool:
-        """Whether a window may give several results."""
+        """Whether a window may emit several results."""
         return self.early_ms is not None or self.late_ms is not None
 
     def check(self, kind: str, is_group: bool) -> None:
-        """Raise `ValidationError` for windows that do not give several results: SESSION, and those of functions."""
+        """Raise `ValidationError` for windows that cannot emit several results: SESSION, and window table functions."""
         if not self.updates:
             return
         keys = f"{EARLY_FIRE.key()} and {LATE_FIRE.key()}"
@@ -68,7 +68,7 @@ AT_THE_END: Final = Emission()
 
 
 def emission(options: Mapping[str, str], state_ttl_ms: int) -> Emission:
-    """What the options of a session say. Raises `ValidationError` for a delay that is missing."""
+    """Return the emission that a session's options specify. Raises `ValidationError` for a missing delay."""
     read = Configuration.from_dict(dict(options)).read
     delays: list[int | None] = []
     for enabled, delay in ((EARLY_FIRE, EARLY_DELAY_MS), (LATE_FIRE, LATE_DELAY_MS)):

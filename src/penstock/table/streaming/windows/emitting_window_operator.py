@@ -1,9 +1,9 @@
-"""Windows that give results before they are over, and again for rows that come late.
+"""Windows that emit results before they end, and again for late rows.
 
-A group of a window remembers the result that it gave last. What it gives later replaces that, and nothing is sent where
-a result is the same. Delays are processing time: they begin with a row, and recur while the window is kept. Whether a
-window is late is told by the watermark; where it gives results early, too, it remembers that it was over, so that it is
-late also after a restore. So it is in Flink.
+A group of a window remembers its last result. A new result replaces it, and an unchanged one is not emitted. Delays are
+in processing time: they start with a row, and repeat while the window is kept. The watermark determines whether a
+window is late. If results are also emitted early, the window remembers that it has ended, so that it is still late
+after a restore. Flink does the same.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from penstock.table.streaming.rows.held_rows import RowEquality
 from penstock.table.streaming.windows.emit_options import Emission
 from penstock.table.streaming.windows.window_aggregate_operator import Result, Window, WindowAggregateOperator
 
-#: what an entry of the state has besides: the results that were sent last, when the next ones are due by the clock, and
-#: whether its window was over
+#: additional items of an entry of the state: the last results sent, when the next ones are due in processing time, and
+#: whether its window has ended
 _SENT: Final = 3
 _NEXT_MS: Final = 4
 _OVER: Final = 5
 
 
 class EmittingWindowOperator(WindowAggregateOperator):
-    """See the module's text.
+    """See the module docstring.
 
     Args:
-        emission: when results are given.
-        wants_before: whether updates come with the row as it was before.
+        emission: when results are emitted.
+        wants_before: whether updates include the previous row (UPDATE_BEFORE).
     """
 
     def __init__(self, *args: Any, emission: Emission, wants_before: bool) -> None:
@@ -42,7 +42,7 @@ class EmittingWindowOperator(WindowAggregateOperator):
         self.taken_in = self._taken_in
 
     def open(self) -> None:
-        """Find the windows, and when their results are due."""
+        """Look up the windows and when their results are due."""
         super().open()
         self._results: list[Result] = []
         self._over: list[tuple[int, int, int]] = []
@@ -59,7 +59,7 @@ class EmittingWindowOperator(WindowAggregateOperator):
         self._timer_number = len(self._timers)
 
     def resume_event_time(self, watermark: int) -> None:
-        """Windows that were over have given their results. The clock alone makes later results due."""
+        """Keep windows that ended before a restore from firing again. Later results are due by processing time only."""
         self._watermark = max(self._watermark, watermark)
         while self.lateness_ms and self._due and self._due[0][0] <= self._watermark:
             _, start, end = heappop(self._due)
@@ -67,7 +67,7 @@ class EmittingWindowOperator(WindowAggregateOperator):
         super().resume_event_time(watermark)
 
     def add_window(self, window: Window, due_ms: int) -> None:
-        """A window whose first row is late is over already, so that a watermark does not make it give a result."""
+        """Register a window. One whose first row is late has already ended, so a watermark does not fire it."""
         if self._time.is_processing or due_ms > self._watermark:
             super().add_window(window, due_ms)
         else:
@@ -78,7 +78,7 @@ class EmittingWindowOperator(WindowAggregateOperator):
         heappush(self._over, (self._ends.due_ms(end) + self.lateness_ms, start, end))
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
-        """Take rows in, and send what they change."""
+        """Process rows and emit the resulting changes."""
         super().process_batch(batch, input_index)
         self._flush()
 
@@ -88,7 +88,7 @@ class EmittingWindowOperator(WindowAggregateOperator):
         if not self._is_late(window, entry):
             delay = self._emission.early_ms
         elif entry[_SENT] is None and not entry[_OVER]:
-            delay = 0  # nothing was said of it when it was over
+            delay = 0  # no result was emitted when it ended
         else:
             delay = self._emission.late_ms
         if delay == 0:
@@ -107,7 +107,7 @@ class EmittingWindowOperator(WindowAggregateOperator):
         heappush(self._timers, (due_ms, self._timer_number, window, group))
 
     def _emit(self, window: Window, entry: list[Any]) -> None:
-        """Add the result of a group, if it is another one than before."""
+        """Add the result of a group if it has changed."""
         before, values = entry[_SENT], entry[2]
         if entry[0] <= 0:
             entry[_SENT] = None
@@ -132,12 +132,12 @@ class EmittingWindowOperator(WindowAggregateOperator):
     # --- time ---------------------------------------------------------------------------------------------------------
 
     def fire(self, window: Window) -> None:
-        """A window is over: its groups give what they have not given yet."""
+        """Emit the pending results of a window that has ended."""
         if self._time.is_processing or not self.lateness_ms:
             self._emit_all(window, self._table.drop(window).values())
             return
         entries = self._table.entries(window)
-        # RocksDB makes the objects of entries that are in files each time that the entries are listed.
+        # RocksDB recreates the objects of entries in files each time the entries are listed.
         held = dict(entries.items())
         self._emit_all(window, [entry for entry in held.values() if not entry[_OVER]])
         for group, entry in held.items():
@@ -165,7 +165,7 @@ class EmittingWindowOperator(WindowAggregateOperator):
         return min(times, default=None)
 
     def on_processing_time(self, now_ms: int) -> None:
-        """Give what is due by the clock."""
+        """Emit the results that are due in processing time."""
         while self._timers and self._timers[0][0] <= now_ms:
             due_ms, _, window, group = heappop(self._timers)
             entry = self._table.panes.get(window, {}).get(group)

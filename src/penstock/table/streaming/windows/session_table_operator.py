@@ -1,11 +1,11 @@
-"""SESSION as a table of its own: the rows of each session, when no further row can belong to it.
+"""SESSION as a window table function: emits the rows of a session when no further row can belong to it.
 
-State: partition -> sessions in the order of time, each [start, end, rows]; a row is (kind, values). Sessions that a
-row belongs to become one. Rows are sent in the order in which they came.
+State: partition -> sessions in order of time, each [start, end, rows]; a row is (kind, values). A row that belongs to
+several sessions merges them. Rows are emitted in arrival order.
 
-A retraction by event time takes its row out of the session. If that row held the session together, the session splits
-again. Flink leaves it in one piece. Parts that the watermark has passed already stay with the next part, because they
-would come late. A retraction that comes before its row waits in a session of its own until the row comes.
+A retraction by event time removes its row from the session. If that row held the session together, the session splits
+again; Flink leaves it in one piece. Parts that the watermark has already passed stay with the next part, because they
+would be late. A retraction that arrives before its row waits in a session of its own until the row arrives.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from penstock.table.streaming.rows.sessions import StreamSession
 from penstock.table.streaming.windows.window_ends import WindowEnds
 from penstock.table.streaming.windows.window_times import WindowTime
 
-#: The state.
+#: The name of the state.
 SESSIONS: Final = "sessions"
 START, END, ROWS = 0, 1, 2
 #: The number of window columns, which follow the input columns.
@@ -42,13 +42,13 @@ _MILLISECOND_NS: Final = 1_000_000
 
 
 class SessionTableOperator(StreamOperator):
-    """See the module's text.
+    """See the module docstring.
 
     Args:
-        partition: the places of the columns each of whose values have sessions of their own.
+        partition: the indexes of the partition columns, whose values have separate sessions.
         time: the time attribute.
-        gap: after which a session ends, in ms.
-        types: of the columns that it gives; `names`: theirs.
+        gap: the gap that ends a session, in ms.
+        types: the types of the output columns; `names`: their names.
     """
 
     is_keyed = True
@@ -72,15 +72,15 @@ class SessionTableOperator(StreamOperator):
         self._watermark = MIN_TIMESTAMP
 
     def open(self) -> None:
-        """Find the sessions, and when they are due."""
+        """Look up the sessions and when they are due."""
         self._zone = self._time.zone_of(self._session)
         self._ends = WindowEnds(self._zone)
         table = self.context.keyed.table(SESSIONS)
         self._entries, self._mark = table.entries(None), table.mark
-        #: (when it is due, number, partition): entries of sessions that have grown are looked at too early, and again
+        #: (due time, number, partition): the entry of a session that has grown is due too early, so another one follows
         self._due: list[tuple[int, int, Any]] = []
         self._number = 0
-        #: the partitions that may have retractions that wait for their rows
+        #: the partitions that may have retractions waiting for their rows
         self._owed: set[Any] = set()
         for key, sessions in self._entries.items():
             for one in sessions:
@@ -94,7 +94,7 @@ class SessionTableOperator(StreamOperator):
         heappush(self._due, (self._ends.due_ms(end), self._number, key))
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
-        """Take rows in."""
+        """Add rows to sessions, or retract them."""
         taken, times = self._time.clock(as_columns(batch, self.context.operator_name), self._session, self.context)
         keys = self._partition.of(taken.columns)
         kinds = taken.kinds or bytes(len(taken))
@@ -111,7 +111,7 @@ class SessionTableOperator(StreamOperator):
             self.context.count(LATE_RECORDS, late)
 
     def _add(self, key: Any, time: int, row: tuple[int, tuple[Any, ...]]) -> bool:
-        """Add a row to the session that it belongs to; False if that is over."""
+        """Add a row to the session that it belongs to. Returns False if that has ended."""
         start, end = time, time + self._gap
         sessions = self._entries.get(key, [])
         if key in self._owed and self._meets_its_retraction(key, sessions, row[1]):
@@ -141,7 +141,7 @@ class SessionTableOperator(StreamOperator):
     # --- retractions --------------------------------------------------------------------------------------------------
 
     def _retract(self, key: Any, time: int, row: tuple[Any, ...]) -> bool:
-        """Take a row out of its session; False if neither the row nor a session for it is there any more."""
+        """Remove a row from its session. Returns False if the row is not found and its session would have ended."""
         sessions = self._entries.get(key, [])
         for session in sessions:
             if session[START] <= time <= session[END] and not _is_owed(session):
@@ -159,7 +159,7 @@ class SessionTableOperator(StreamOperator):
         return True
 
     def _index_of(self, row: tuple[Any, ...], rows: list[tuple[int, tuple[Any, ...]]]) -> int | None:
-        """The row of a session that a retraction is about."""
+        """Return the index of the row that a retraction removes from a session, or None."""
         same = self._equality.same
         for index, (kind, other) in enumerate(rows):
             if kind not in (UPDATE_BEFORE, DELETE) and same(row, other):
@@ -167,7 +167,7 @@ class SessionTableOperator(StreamOperator):
         return None
 
     def _meets_its_retraction(self, key: Any, sessions: list[list[Any]], row: tuple[Any, ...]) -> bool:
-        """Whether a row was retracted before it came; then both are dropped."""
+        """Return whether a row was retracted before it arrived. If so, both are dropped."""
         for session in sessions:
             if _is_owed(session) and self._equality.same(row, session[ROWS][0][1]):
                 self._replace(key, sessions, session, [])
@@ -175,7 +175,7 @@ class SessionTableOperator(StreamOperator):
         return False
 
     def _shrink(self, key: Any, sessions: list[list[Any]], session: list[Any], time: int) -> None:
-        """Give a session the edges that its rows have without a row of this time, or split it."""
+        """Adjust the edges of a session, or split it, after a row of this time was removed."""
         rows = session[ROWS]
         times = [self._time_of(row) for _, row in rows]
         if time in times:
@@ -200,12 +200,12 @@ class SessionTableOperator(StreamOperator):
         self._replace(key, sessions, session, parts)
 
     def _time_of(self, row: tuple[Any, ...]) -> int:
-        """The clock time of a row, in ms."""
+        """Return the wall-clock time of a row, in ms."""
         moment: int = row[self._time.place]
         return (moment if self._zone is None else local_ns(moment, self._zone)) // _MILLISECOND_NS
 
     def _replace(self, key: Any, sessions: list[list[Any]], session: list[Any], parts: list[list[Any]]) -> None:
-        """Put other sessions in the place of one."""
+        """Replace a session with others."""
         others = [other for other in sessions if other is not session]
         if others or parts:
             self._entries[key] = sorted([*others, *parts], key=_start_of)
@@ -217,7 +217,7 @@ class SessionTableOperator(StreamOperator):
     # --- time ---------------------------------------------------------------------------------------------------------
 
     def process_watermark(self, timestamp: int) -> None:
-        """Send the sessions that are over."""
+        """Emit the sessions that have ended."""
         if not self._time.is_processing:
             timestamp = time_of_sessions(timestamp)
             self._advance(timestamp)
@@ -228,7 +228,7 @@ class SessionTableOperator(StreamOperator):
         return self._due[0][0] + 1 if self._time.is_processing and self._due else None
 
     def on_processing_time(self, now_ms: int) -> None:
-        """Send the sessions of processing time that are over."""
+        """Emit the processing-time sessions that have ended."""
         if self._time.is_processing:
             self._advance(now_ms - 1)
 
@@ -263,7 +263,7 @@ class SessionTableOperator(StreamOperator):
             rows += [(*row, *edges) for _, row in held]
             kinds += [kind for kind, _ in held]
         if not self._time.is_processing:
-            # The rows that they replace were taken out, and never sent.
+            # The rows that they replace were removed before they were emitted.
             kinds = [INSERT if kind == UPDATE_AFTER else kind for kind in kinds]
         if not rows:
             return
@@ -278,6 +278,6 @@ def _start_of(session: list[Any]) -> int:
 
 
 def _is_owed(session: list[Any]) -> bool:
-    """Whether it is a retraction that waits for its row, and not a session."""
+    """Return whether it is a retraction that waits for its row, rather than a session."""
     rows = session[ROWS]
     return len(rows) == 1 and rows[0][0] in (UPDATE_BEFORE, DELETE)

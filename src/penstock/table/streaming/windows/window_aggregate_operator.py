@@ -1,4 +1,4 @@
-"""Aggregates of windows: a row for each window and group, when the watermark has passed the window's end."""
+"""Window aggregates: emits a row for each window and group when the watermark passes the window's end."""
 
 from __future__ import annotations
 
@@ -27,29 +27,29 @@ from penstock.table.streaming.rows.sessions import StreamSession
 from penstock.table.streaming.windows.window_ends import WindowEnds
 from penstock.table.streaming.windows.window_times import WindowTime
 
-#: The state: (start, end) -> group -> [number of rows, accumulators, values of the key].
+#: State: (start, end) -> group -> [number of rows, accumulators, values of the key].
 WINDOWS: Final = "windows"
 _MILLISECOND_NS: Final = 1_000_000
 #: start and end, in ms
 Window = tuple[int, int]
-#: the kind of a row, its window, the values of its key, and results
+#: the kind of a row, its window, the values of its key, and its results
 Result = tuple[int, Window, Sequence[Any], Sequence[Any]]
 
 
 class WindowAggregateOperator(EvaluatingOperator):
-    """See the module's text.
+    """See the module docstring.
 
     Args:
-        keys: the places of the columns that rows are grouped by, those of the window among them.
-        edges: which keys are columns of the window, by their places: 0 its start, 1 its end, 2 its time.
-        time: the time attribute. Of processing time no row is late: windows that are over fire when the clock is asked.
-        retracts: whether rows of the input may go.
+        keys: the indexes of the grouping columns, including the window's.
+        edges: the keys that are columns of the window: index -> 0 for its start, 1 for its end, 2 for its time.
+        time: the time attribute. In processing time no row is late: windows fire when the clock is next checked.
+        retracts: whether the input may have retractions.
     """
 
     is_keyed = True
     #: how long, in event time, a window is kept after its end
     lateness_ms = 0
-    #: is called with the window, the group and what is kept of it after each row
+    #: called after each row with the window, the group and its state
     taken_in: Callable[[Window, Any, list[Any]], None] | None = None
 
     def __init__(
@@ -77,7 +77,7 @@ class WindowAggregateOperator(EvaluatingOperator):
         self._watermark = MIN_TIMESTAMP
 
     def open(self) -> None:
-        """Find the windows, and when they are due."""
+        """Look up the windows and when they are due."""
         self._ends = WindowEnds(self._time.zone_of(self._session))
         functions = self.running(self._session).functions
         self._accumulators = [accumulator_of(call, self._retracts, functions) for call in self._calls]
@@ -86,7 +86,7 @@ class WindowAggregateOperator(EvaluatingOperator):
         heapify(self._due)
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
-        """Take rows in."""
+        """Add rows to their groups."""
         taken = as_columns(batch, self.context.operator_name)
         starts = milliseconds(taken.columns.column(self._start)).tolist()
         ends = milliseconds(taken.columns.column(self._end)).tolist()
@@ -139,7 +139,7 @@ class WindowAggregateOperator(EvaluatingOperator):
             self.context.count(LATE_RECORDS, late)
 
     def _pane(self, window: Window) -> tuple[dict[Any, Any], set[Any]] | None:
-        """The groups of a window, and those that change; None when it is no longer kept."""
+        """Return the groups of a window and a set for the changed ones. None if the window has been dropped."""
         due = self._ends.due_ms(window[1])
         if due + self.lateness_ms <= self._watermark and not self._time.is_processing:
             return None
@@ -148,11 +148,11 @@ class WindowAggregateOperator(EvaluatingOperator):
         return self._table.entries(window), set()
 
     def add_window(self, window: Window, due_ms: int) -> None:
-        """A window has its first row."""
+        """Register a window when its first row arrives."""
         heappush(self._due, (due_ms, *window))
 
     def process_watermark(self, timestamp: int) -> None:
-        """Fire the windows that are over, in order of time."""
+        """Fire the windows that have ended, in order of time."""
         if not self._time.is_processing:
             self._advance(timestamp)
         self.output.emit_watermark(timestamp)
@@ -162,7 +162,7 @@ class WindowAggregateOperator(EvaluatingOperator):
         return self._due[0][0] + 1 if self._time.is_processing and self._due else None
 
     def on_processing_time(self, now_ms: int) -> None:
-        """Fire the windows of processing time that are over."""
+        """Fire the processing-time windows that have ended."""
         if self._time.is_processing:
             self._advance(now_ms - 1)
 
@@ -173,16 +173,16 @@ class WindowAggregateOperator(EvaluatingOperator):
             self.fire((start, end))
 
     def fire(self, window: Window) -> None:
-        """A window is over."""
+        """Emit the results of a window that has ended, and drop it."""
         alive = [entry for entry in self._table.drop(window).values() if entry[0] > 0]
         self.send([(INSERT, window, entry[2], self.results(entry)) for entry in alive])
 
     def results(self, entry: Sequence[Any]) -> list[Any]:
-        """The values of all calls for a group."""
+        """Return the values of all calls for a group."""
         return [one.value(held) for one, held in zip(self._accumulators, entry[1], strict=True)]
 
     def send(self, rows: Sequence[Result]) -> None:
-        """Send results in order."""
+        """Emit results in order."""
         if not rows:
             return
         ends = {end: self._ends.time_ms(end) for _, (_, end), _, _ in rows}

@@ -1,4 +1,4 @@
-"""When windows end: their edges are what a clock shows, watermarks and timers are moments."""
+"""When windows end: their edges are wall-clock times, while watermarks and timers are instants."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ _DAY_MS: Final = 24 * _HOUR_MS
 
 
 class WindowEnds:
-    """Between the ends of windows and event time or processing time.
+    """Converts between the ends of windows and event time or processing time.
 
-    A window that ends in an hour that the clock shows twice is due when it shows it for the second time.
+    A window that ends in an hour that the clock shows twice is due the second time.
 
     Args:
-        zone: in which a time attribute that is a moment is seen; None for one that is not.
+        zone: the time zone of a time attribute that is an instant (TIMESTAMP_LTZ); None for other time attributes.
     """
 
     def __init__(self, zone: tzinfo | None) -> None:
         self._zone = zone
 
     def due_ms(self, end: int) -> int:
-        """The watermark with which a window fires."""
+        """Return the watermark that fires a window."""
         last = end - 1
         if self._zone is None:
             return last
@@ -34,12 +34,12 @@ class WindowEnds:
         return due + _HOUR_MS if self._shown(due + _HOUR_MS, self._zone) == last else due
 
     def time_ms(self, end: int) -> int:
-        """The time of a window, as its time attribute has it: the first moment at which the clock shows its last ms."""
+        """Return the value of a window's time attribute: the first instant at which the clock shows its last ms."""
         last = end - 1
         return last if self._zone is None else moment_ns(last * _MILLISECOND_NS, self._zone) // _MILLISECOND_NS
 
     def reached(self, watermark: int) -> int:
-        """What the clock shows at a watermark: windows that end until then are due, and no others."""
+        """Return the wall-clock time at a watermark: exactly the windows that end by then are due."""
         if self._zone is None or watermark in (MIN_TIMESTAMP, MAX_WATERMARK):
             return watermark
         shown = self._shown(watermark, self._zone)

@@ -1,4 +1,4 @@
-"""TUMBLE, HOP and CUMULATE: each row once for each window that its time is in."""
+"""TUMBLE, HOP and CUMULATE: emits each row once for each window that contains its time."""
 
 from __future__ import annotations
 
@@ -22,14 +22,15 @@ _MOMENT: Final = pa.timestamp("ms", "UTC")
 class WindowTableOperator(StreamOperator):
     """Adds the start, the end and the time of the window, which is 1 ms before its end.
 
-    A time attribute that is a moment is seen in the session's time zone: windows begin there at full hours and days.
+    A time attribute that is an instant (TIMESTAMP_LTZ) is converted to the session's time zone, where windows begin at
+    full hours and days.
 
     Args:
         kind: TUMBLE, HOP or CUMULATE.
         time: the time attribute.
-        sizes: in ms: of TUMBLE the size, of HOP slide and size, of CUMULATE step and size.
-        offset: by which windows begin later, in ms.
-        names: of the columns that it gives.
+        sizes: in ms: the size for TUMBLE, slide and size for HOP, step and size for CUMULATE.
+        offset: the shift of the windows' starts, in ms.
+        names: the names of the output columns.
     """
 
     def __init__(
@@ -49,11 +50,11 @@ class WindowTableOperator(StreamOperator):
         self._session = session
 
     def open(self) -> None:
-        """Find the time zone."""
+        """Look up the time zone."""
         self._zone = self._session.zone
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
-        """Give each row with its windows."""
+        """Emit each row with its windows."""
         taken, clock = self._time.clock(as_columns(batch, self.context.operator_name), self._session, self.context)
         rows, starts, ends = self._assign(clock, self._sizes, self._offset)
         if rows is not None:

@@ -1,4 +1,4 @@
-"""The time by which rows are put into windows: a column, or the clock at which they come."""
+"""The time that assigns rows to windows: a column, or the clock time of their arrival."""
 
 from __future__ import annotations
 
@@ -26,9 +26,11 @@ class WindowTime:
     """A time attribute.
 
     Args:
-        place: of the column.
-        is_moment: whether it is a moment, which is seen in the session's time zone: windows begin there at full hours.
-        is_processing: whether it is processing time, which is asked for when rows come, so the column is not read.
+        place: the index of the column.
+        is_moment: whether it is an instant (TIMESTAMP_LTZ), which is converted to the session's time zone, where
+            windows begin at full hours.
+        is_processing: whether it is processing time, which is read from the clock when rows arrive, so the column
+            is not read.
     """
 
     place: int
@@ -37,22 +39,22 @@ class WindowTime:
 
     @staticmethod
     def of(window: WindowTable) -> WindowTime:
-        """The time by which a window table puts rows into windows."""
+        """Return the time that assigns rows to the windows of a window table."""
         is_moment = isinstance(window.input.schema[window.time].type, LocalZonedTimestampType)
         return WindowTime(window.time, is_moment, is_processing(window))
 
     def zone_of(self, session: StreamSession) -> tzinfo | None:
-        """The zone in which windows are; None for times without one."""
+        """Return the time zone of the windows; None for times without one."""
         return session.zone if self.is_moment else None
 
     def clock(self, taken: ColumnBatch, session: StreamSession, context: OperatorContext) -> tuple[ColumnBatch, Any]:
-        """The rows of a batch that have a time, and what the clock shows then, as a numpy array of ms."""
+        """Return the rows of a batch that have a time, and their wall-clock times as a NumPy array of ms."""
         if self.is_processing:
             times = pa.array(np.full(len(taken), context.now_ms(), np.int64)).view(_MOMENT)
         else:
             times = taken.columns.column(self.place)
             if times.null_count:
-                # A row without a time is in no window.
+                # A row without a time belongs to no window.
                 taken = taken.take(np.flatnonzero(times.is_valid().to_numpy(zero_copy_only=False)))
                 times = taken.columns.column(self.place)
         return taken, milliseconds(to_local(times, session.zone) if self.is_moment else times)
